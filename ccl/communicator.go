@@ -286,7 +286,8 @@ type Work exec.Op
 func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
 
 // Wait works until the operation is done and returns its error, or ctx's error if ctx ends first.
-// In that case the operation goes on.
+// The end of ctx is that of the wait alone: the operation goes on, its memory must stay valid, and
+// a later Wait gets its end. Only the timeout of the call, or of the group, ends the operation.
 func (w *Work) Wait(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return w.op().Wait(nil)
@@ -305,18 +306,12 @@ func (w *Work) Wait(ctx context.Context) error {
 	return err
 }
 
-// WaitFor works until the operation is done. After d the operation fails with Timeout.
-func (w *Work) WaitFor(d time.Duration) error {
-	w.SetDeadline(d)
-	return w.op().Wait(nil)
-}
-
 // WaitSlice works until the operation is done, but for about d at most unless d is 0. It reports
 // whether the operation is done, and how it ended; if it is not done, it goes on.
 func (w *Work) WaitSlice(d time.Duration) (bool, error) { return w.op().WaitSlice(d) }
 
-// SetDeadline makes the operation fail with Timeout d from now, unless its own timeout is earlier.
-func (w *Work) SetDeadline(d time.Duration) { w.op().SetDeadline(d) }
+// Unended returns the error of a wait that the operation has outlasted. It changes nothing.
+func (w *Work) Unended() error { return w.op().Unended() }
 
 // Done reports whether the operation has ended, and how. It never waits.
 func (w *Work) Done() (bool, error) { return w.op().Done() }

@@ -21,8 +21,11 @@
 // element type. Every rank of a group must make the same calls in the same order; a difference is
 // detected and reported (fault.Mismatch). Sends and receives have no order relative to collectives.
 //
-// A context that ends while an operation runs aborts the Communicator, because its channels are
-// left in a state that no later operation could use. The context of Work.Wait ends only the wait.
+// The context of a call that returns when the operation has ended (Do, AllReduce, …) is that of the
+// operation: if it ends first, the Communicator is aborted. The caller gets its memory back, and
+// the channels are left in a state that no later operation could use. The context of Work.Wait is
+// that of the wait alone: it ends without any effect on the operation, this group or other ranks.
+// To look at something else meanwhile, Start the operation.
 //
 // # Errors
 //

@@ -279,13 +279,14 @@ func TestDeviceOrHost(t *testing.T) {
 func TestDeviceTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // of the group
-		limit   time.Duration // of the wait; 0 for none
+		own     time.Duration // of the first call; 0 for none
 		held    bool          // the caller's stream does not come to the call
 		text    string
 	}{
-		"of the group":            {300 * time.Millisecond, 0, false, "rank 1"},
-		"of the wait":             {forever, 300 * time.Millisecond, false, "rank 1"},
-		"of the wait, own stream": {forever, 300 * time.Millisecond, true, "the stream of this rank has not come"},
+		"of the group":             {300 * time.Millisecond, 0, false, "rank 1"},
+		"of the group, own stream": {300 * time.Millisecond, 0, true, "the stream of this rank has not come"},
+		"of the call":              {forever, 300 * time.Millisecond, false, "rank 1"},
+		"of the call, own stream":  {forever, 300 * time.Millisecond, true, "the stream of this rank has not come"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranks := deviceWorld(t, 2, c.timeout)
@@ -294,11 +295,9 @@ func TestDeviceTimeout(t *testing.T) {
 				ranks[0].put(t, 0, 10, 1)
 			}
 			begun := time.Now()
-			first, op := ranks[0].enqueue(t, ranks[0].reduce(0, 10)), ranks[0].enqueue(t, ranks[0].reduce(10, 10))
-			if c.limit > 0 {
-				op.SetDeadline(c.limit)
-				op.SetDeadline(forever) // does not put it off
-			}
+			call := ranks[0].reduce(0, 10)
+			call.Timeout = c.own
+			first, op := ranks[0].enqueue(t, call), ranks[0].enqueue(t, ranks[0].reduce(10, 10))
 			done, err := op.Wait(time.Millisecond)
 			require.False(t, done)
 			require.NoError(t, err)
@@ -313,6 +312,38 @@ func TestDeviceTimeout(t *testing.T) {
 			}
 			endDevices(t, ranks, true)
 		})
+	}
+}
+
+// A wait that runs out changes nothing: neither where another rank is missing, nor where the
+// caller's own stream does not come.
+func TestDeviceOutlastsAWait(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		ranks := deviceWorld(t, 2, forever)
+		if held {
+			ranks[0].driver.Hold(ranks[0].streams[0])
+		}
+		ranks[0].put(t, 0, 10, 1)
+		op := ranks[0].enqueue(t, ranks[0].reduce(0, 10))
+		done, err := op.Wait(10 * time.Millisecond)
+		require.False(t, done)
+		require.NoError(t, err)
+		require.ErrorIs(t, op.Unended(), fault.Timeout)
+		require.ErrorContains(t, op.Unended(), "seq 1: timeout: the time of this wait is over")
+		if held {
+			ranks[0].driver.Release(ranks[0].streams[0])
+		}
+		ranks[1].put(t, 0, 10, 2)
+		other := ranks[1].enqueue(t, ranks[1].reduce(0, 10))
+		for rank, each := range []*ccl.DeviceWork{op, other} {
+			done, err = each.Wait(forever)
+			require.True(t, done)
+			require.NoError(t, err)
+			require.NoError(t, each.Join(each.Group().Stream(ranks[rank].streams[1].Native())))
+			require.EqualValues(t, 3, ranks[rank].get(t, 9))
+			each.Free()
+		}
+		endDevices(t, ranks, false)
 	}
 }
 

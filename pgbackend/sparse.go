@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -139,16 +138,9 @@ type Sparse struct {
 	all    []facts // by rank
 	parts  []elements
 	result elements
-	due    atomic.Pointer[deadline]
 	ending
 	once sync.Once
 	err  error // set before the end
-}
-
-// deadline is when a thread that waits fails the operation.
-type deadline struct {
-	at    time.Time
-	after time.Duration // the timeout that was given
 }
 
 // StartSparse starts an all_reduce of sparse tensors. It copies the parts of the tensor that it
@@ -258,31 +250,13 @@ func (s *Sparse) Done() (bool, error) {
 	return false, nil
 }
 
-// SetDeadline sets the time d from now, unless there is an earlier one, at which a thread that
-// waits fails the operation with a timeout and aborts the group, as any operation does at its
-// timeout.
-func (s *Sparse) SetDeadline(d time.Duration) {
-	due := &deadline{time.Now().Add(d), d}
-	if old := s.due.Load(); old == nil || due.at.Before(old.at) {
-		s.due.Store(due)
-	}
-}
+// Unended returns the error of a wait that the operation has outlasted.
+func (s *Sparse) Unended() error { return s.explain(fault.Unended()) }
 
 // WaitSlice waits until the operation has ended, for at most d unless d is 0, and returns what Done
 // does.
 func (s *Sparse) WaitSlice(d time.Duration) (bool, error) {
-	last := false
-	due := s.due.Load()
-	if due != nil {
-		if left := max(time.Until(due.at), 1); d == 0 || left < d {
-			d, last = left, true
-		}
-	}
-	if !within(s.done, d) && last {
-		err := fault.New(fault.Timeout, "the operation had not ended %v after wait was called", due.after)
-		s.end(err)
-		s.comm.Abort("sparse_all_reduce: " + err.Text)
-	}
+	within(s.done, d)
 	return s.Done()
 }
 

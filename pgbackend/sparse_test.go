@@ -262,14 +262,12 @@ func TestSparseWithoutARank(t *testing.T) {
 	const short = 100 * time.Millisecond
 	for name, c := range map[string]struct {
 		timeout time.Duration // of the operation
-		within  time.Duration // of Wait
 		peer    func(*Group) error
 		code    fault.Code
 	}{
-		"its own timeout":  {short, -1, nil, fault.Timeout},
-		"that of Wait":     {0, short, nil, fault.Timeout},
-		"a rank that left": {0, -1, (*Group).Close, fault.PeerLeft},
-		"an abort":         {0, -1, nil, fault.Aborted},
+		"its own timeout":  {short, nil, fault.Timeout},
+		"a rank that left": {0, (*Group).Close, fault.PeerLeft},
+		"an abort":         {0, nil, fault.Aborted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := world(t, 3, forever)
@@ -287,10 +285,6 @@ func TestSparseWithoutARank(t *testing.T) {
 			if c.code == fault.Aborted {
 				require.NoError(t, groups[0].Abort("for a test"))
 			}
-			if c.within >= 0 {
-				begun[0].SetDeadline(c.within)
-				begun[0].SetDeadline(forever) // the earlier one stays
-			}
 			_, err := begun[0].WaitSlice(0)
 			require.ErrorIs(t, err, c.code)
 			require.True(t, strings.HasPrefix(err.Error(), "goccl: group "+fault.Label(t.Name(), 0, 3)+
@@ -303,6 +297,28 @@ func TestSparseWithoutARank(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+}
+
+// A wait that runs out changes nothing.
+func TestSparseOutlastsAWait(t *testing.T) {
+	groups := world(t, 2, forever)
+	first, err := groups[0].StartSparse(coo([]int64{4}, []int64{1}, 1))
+	require.NoError(t, err)
+	done, err := first.WaitSlice(10 * time.Millisecond)
+	require.False(t, done)
+	require.NoError(t, err)
+	err = first.Unended()
+	require.ErrorIs(t, err, fault.Timeout)
+	require.ErrorContains(t, err, "sparse_all_reduce of Float [4], seq 1: timeout: the time of this wait is over")
+	second, err := groups[1].StartSparse(coo([]int64{4}, []int64{2}, 1))
+	require.NoError(t, err)
+	for _, s := range []*Sparse{first, second} {
+		_, err = s.WaitSlice(0)
+		require.NoError(t, err)
+		count, _, _ := s.Result()
+		require.Equal(t, 2, count)
+	}
+	require.Nil(t, groups[0].comm.Load().Failure())
 }
 
 // The call does not wait, other operations may be issued before it has ended, and Drain waits for

@@ -37,6 +37,9 @@ func (t *Task) Done() (bool, error) {
 	return false, nil
 }
 
+// Unended returns the error of a wait that the call has outlasted.
+func (t *Task) Unended() error { return fault.Unended() }
+
 // WaitSlice waits for the end of the call, for at most d unless d is 0, and returns what Done does.
 func (t *Task) WaitSlice(d time.Duration) (bool, error) {
 	within(t.done, d)

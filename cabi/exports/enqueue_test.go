@@ -108,21 +108,49 @@ func TestEnqueue(t *testing.T) {
 	machine.Check(t)
 }
 
-// A wait with a timeout ends the group for both ranks, and a work outlives its group.
+// A wait that runs out changes nothing, whichever of its two times is over first.
+func TestEnqueueOutlastsAWait(t *testing.T) {
+	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1, Stuck: -1})
+	defer machine.Close()
+	ranks, at, streams := onDevices(t, machine)
+	w, _, err := ranks[0].Enqueue(at[0], 1000, streams[0].Native())
+	require.NoError(t, err)
+	for _, slice := range []time.Duration{0, 20 * time.Millisecond, time.Minute} {
+		done, err := w.Wait(20*time.Millisecond, slice)
+		require.False(t, done)
+		require.ErrorContains(t, err, "code 3")
+		require.ErrorContains(t, err, "the time of this wait is over")
+	}
+	done, err := w.Wait(time.Minute, time.Millisecond)
+	require.False(t, done)
+	require.NoError(t, err)
+	other, _, err := ranks[1].Enqueue(at[1], 1000, streams[1].Native())
+	require.NoError(t, err)
+	for _, each := range []fromc.Work{w, other} {
+		done, err = each.Wait(time.Minute, 0)
+		require.True(t, done)
+		require.NoError(t, err)
+		require.NoError(t, each.Free())
+	}
+	both(t, ranks, (*fromc.Rank).Close)
+	machine.Check(t)
+}
+
+// An operation without its peer ends the group for both ranks, and a work outlives its group.
 func TestEnqueueTimeout(t *testing.T) {
 	machine := cudatest.New(cudatest.Options{Devices: 2, Delay: -1, Stuck: -1})
 	defer machine.Close()
 	ranks, at, streams := onDevices(t, machine)
 	w, _, err := ranks[0].Enqueue(at[0], 1000, streams[0].Native())
 	require.NoError(t, err)
-	done, err := w.Wait(200*time.Millisecond, 0)
-	require.True(t, done)
-	require.ErrorContains(t, err, "code 3")
-	require.ErrorContains(t, err, "rank 1")
-	require.ErrorContains(t, w.Join(streams[0].Native()), "code 3")
 	require.NoError(t, ranks[1].Abort())
+	done, err := w.Wait(-1, 0)
+	require.True(t, done)
+	require.ErrorContains(t, err, "code 7")
+	require.ErrorContains(t, err, "rank 1")
+	require.ErrorContains(t, w.Join(streams[0].Native()), "code 7")
 	both(t, ranks, (*fromc.Rank).Close)
-	require.ErrorContains(t, w.Join(streams[0].Native()), "code 3")
+	require.ErrorContains(t, w.Join(streams[0].Native()), "code 7")
 	require.NoError(t, w.Free())
 }
 

@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define GOCCL_ABI 3
+#define GOCCL_ABI 4
 
 /* Classes of failure; the numbers of ccl/fault. */
 typedef enum {
@@ -192,13 +192,13 @@ int goccl_group_sparse_all_reduce(goccl_group group, const goccl_sparse* tensor,
  * Copies their indices and values to the pointers that are not NULL. */
 int goccl_work_sparse(goccl_work work, uint64_t* count, int64_t* indices, void* values, goccl_error* error);
 
-/* Waits until the work is done, and returns the operation's code. When timeout_ns from now (negative:
- * the operation's own timeout) ends first, the operation fails with GOCCL_TIMEOUT, on this rank and
- * soon on the others. A later call does not put off an earlier end. Works of goccl_group_join,
- * goccl_group_shrink and goccl_group_monitored_barrier have their own timeout only. After slice_ns
- * (0: never) it returns GOCCL_OK with *done 0, and the operation goes on; otherwise *done is 1. done
- * may be NULL. A work of goccl_enqueue is done when the device has finished with it. Its timeouts
- * end when the host has: the device may then still wait for what the caller has enqueued. */
+/* Waits until the work is done, sets *done to 1, and returns the operation's code. If timeout_ns from
+ * now (negative: never) ends first, it returns GOCCL_TIMEOUT with *done 0; after slice_ns (0: never)
+ * GOCCL_OK with *done 0. These end the wait and nothing else: the operation goes on and needs its
+ * memory, the other ranks learn nothing of it, and the work can be waited for again; only the
+ * timeout of its call, or of its group, ends it. done may be NULL. A work of goccl_enqueue is done when
+ * the device has finished with it. Its own timeout ends it when the host has: the device may then still
+ * wait for what the caller has enqueued. */
 int goccl_work_wait(goccl_work work, int64_t timeout_ns, int64_t slice_ns, int* done, goccl_error* error);
 
 /* Sets *done to 1 if the work is done, and then returns its code; otherwise returns GOCCL_OK. Never

@@ -15,6 +15,8 @@ type task interface {
 	pgbackend.Operation
 	Done() (bool, error)
 	WaitSlice(d time.Duration) (bool, error)
+	// Unended returns the error of a wait that the operation has outlasted.
+	Unended() error
 }
 
 var tasks table[task]

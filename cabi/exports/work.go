@@ -116,14 +116,16 @@ func goccl_go_work_wait(work C.goccl_work, timeout, slice C.int64_t,
 	} else if t = findOther(work); t == nil {
 		return answer(err, record)
 	}
-	if timeout >= 0 {
-		if d, ok := t.(interface{ SetDeadline(time.Duration) }); ok {
-			d.SetDeadline(time.Duration(timeout))
-		}
+	last := timeout >= 0 && (slice <= 0 || timeout <= slice) // the wait ends with this slice
+	if last {
+		slice = max(timeout, 1)
 	}
 	is, err := t.WaitSlice(time.Duration(max(slice, 0)))
 	if done != nil {
 		*done = truth(is)
+	}
+	if last && !is && err == nil {
+		err = t.Unended()
 	}
 	return answer(err, record)
 }

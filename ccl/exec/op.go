@@ -183,6 +183,9 @@ func (op *Op) explain(err error) *fault.Error {
 	return f.In(op.comm.label(), op.describe())
 }
 
+// Unended returns the error of a wait that the operation has outlasted.
+func (op *Op) Unended() *fault.Error { return op.explain(fault.Unended()) }
+
 var start = time.Now()
 
 // now returns monotonic nanoseconds, never 0.

@@ -85,6 +85,13 @@ func Wrap(code Code, cause error, format string, args ...any) *Error {
 	return &Error{Code: code, Peer: NoPeer, Text: fmt.Sprintf(format, args...), Cause: cause}
 }
 
+// Unended makes the error of a wait that has ended before its operation, which goes on.
+func Unended() *Error {
+	return New(Timeout, "the time of this wait is over, and the operation has not ended. It goes on, also on the other "+
+		"ranks: wait for it again, or ask now and then whether it has ended; only the timeout of the operation, or of "+
+		"the group, ends it")
+}
+
 // Label formats the name of a group and the rank in it that reports an error. Messages of several
 // ranks are often read together.
 func Label(name string, rank, size int) string {

@@ -62,8 +62,8 @@ func counts(in, out []Block) string {
 	if len(blocks) == 0 {
 		return "0"
 	}
-	for _, b := range blocks {
-		if b.Count != blocks[0].Count {
+	for i := range blocks { // not the pointers: a driver may be replacing them
+		if blocks[i].Count != blocks[0].Count {
 			return fmt.Sprintf("%d (in %d blocks)", Elements(blocks), len(blocks))
 		}
 	}

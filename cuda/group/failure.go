@@ -87,33 +87,17 @@ func (g *Group) look(now time.Time) {
 	}
 }
 
-// late returns a call of the pipeline that is not posted whole and past its deadline, or nil. It
-// hands limits on to the pieces in flight: these find out whom they wait for.
-func (p *pipeline) late(now time.Time) (late *Op) {
-	since := int64(now.Sub(epoch))
-	limit := int64(0) // the earliest of any call
-	sooner := func(o *Op) bool {
-		l := o.limit.Load()
-		if l != 0 && (limit == 0 || l < limit) {
-			limit = l
-		}
-		return l != 0 && l < since
+// late returns the call of the pipeline that is not posted whole, if it is past its deadline, or
+// nil.
+func (p *pipeline) late(now time.Time) *Op {
+	if o := p.posting; o != nil && o.past(now) {
+		return o
 	}
-	for o := p.head(); o != nil; o = o.next {
-		first := o == p.posting && !o.deadline.IsZero() && now.After(o.deadline)
-		if (sooner(o) || first) && late == nil {
-			late = o
-		}
-	}
-	for i := range p.inFlight {
-		f := &p.flights[(p.tail+i)%len(p.flights)]
-		sooner(f.of)
-		if limit != 0 {
-			f.op.SetDeadline(time.Duration(max(0, limit-since)))
-		}
-	}
-	return late
+	return nil
 }
+
+// past reports whether the call has a deadline that is over.
+func (o *Op) past(now time.Time) bool { return !o.deadline.IsZero() && now.After(o.deadline) }
 
 // ask asks the driver for errors of what has been enqueued. An error of the context shows in all of
 // its streams.

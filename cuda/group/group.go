@@ -483,7 +483,6 @@ func (g *Group) prepare(call *exec.Call, c cut) (*Op, error) {
 	}
 	o.of = nil
 	o.messages.Store(0)
-	o.limit.Store(0)
 	o.joined.Store(false)
 	o.source.Store(-1)
 	o.state.Store(opPending)

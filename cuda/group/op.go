@@ -26,7 +26,6 @@ type Op struct {
 	first    uint64 // number of its first piece on its pipeline
 	seq      uint64 // position among the collectives or among the messages of the group, from 1
 	deadline time.Time
-	limit    atomic.Int64 // time since epoch of SetDeadline; 0 for none
 	recorded uint64       // number of its record; 0 for none
 	end      cuda.Event   // behind the last piece
 	captured bool         // in a graph: it has ended when a stream has joined it
@@ -173,20 +172,8 @@ func (o *Op) failed() error {
 	return nil
 }
 
-// epoch is where limits are counted from.
-var epoch = time.Now()
-
-// SetDeadline makes the call fail with Timeout d from now, unless it ends before. That also ends
-// the group.
-func (o *Op) SetDeadline(d time.Duration) {
-	at := max(1, int64(time.Since(epoch)+max(0, d)))
-	for {
-		old := o.limit.Load()
-		if old != 0 && old <= at || o.limit.CompareAndSwap(old, at) {
-			return
-		}
-	}
-}
+// Unended returns the error of a wait that the call has outlasted.
+func (o *Op) Unended() error { return o.explain(fault.Unended()) }
 
 // timeout returns how long the call may take; 0 for ever.
 func (o *Op) timeout() time.Duration { return cmp.Or(o.call.Timeout, o.g.comm.Timeout()) }

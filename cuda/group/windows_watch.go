@@ -212,15 +212,10 @@ func (w *windows) cleanUp(failure *fault.Error) (any bool) {
 
 // late returns the error of a call that is past its deadline, or nil.
 func (w *windows) late(now time.Time) error {
-	since := int64(now.Sub(epoch))
 	w.handing.Lock()
 	var late *Op
-	for i, o := range w.handed {
-		limit := o.limit.Load()
-		if limit != 0 && limit < since || i == 0 && !o.deadline.IsZero() && now.After(o.deadline) {
-			late = o
-			break
-		}
+	if len(w.handed) > 0 && w.handed[0].past(now) {
+		late = w.handed[0]
 	}
 	w.handing.Unlock()
 	if late == nil {

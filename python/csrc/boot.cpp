@@ -50,7 +50,7 @@ void GocclBackend::join(const StorePtr& store, const Opening& opening, int rank,
   std::exception_ptr interrupt;
   Failure failure;
   int rc = lib.group_join(opening.group, data.data(), lengths.data(), size, slice_ns(), &joining, &failure);
-  if (joining != 0) rc = await(joining, -1, opening.group, interrupt, &failure), give_back(joining);
+  if (joining != 0) rc = await(joining, Limit(), opening.group, interrupt, &failure), give_back(joining);
   if (interrupt) std::rethrow_exception(interrupt);
   // All addresses are known here, so an unreachable address is a failure of the network.
   if (rc == GOCCL_TIMEOUT || rc == GOCCL_PEER_LOST || rc == GOCCL_PEER_LEFT)

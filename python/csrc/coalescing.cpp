@@ -15,6 +15,7 @@ constexpr size_t kFewWorks = 1024;
 BatchWork::BatchWork(Origin origin, Works&& works)
     : EndingWork(std::move(origin), {}), works_(std::move(works)) {
   for (const auto& work : works_) seq_ = std::max(seq_, work->getSequencenumber());
+  called(false);
 }
 
 bool BatchWork::isCompleted() {
@@ -24,28 +25,26 @@ bool BatchWork::isCompleted() {
   return true;
 }
 
-bool BatchWork::wait(std::chrono::milliseconds timeout) {
-  const bool limited = timeout.count() > 0;
-  const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
-  std::exception_ptr interrupt, failed;
-  for (const auto& work : works_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    try {
-      work->wait(limited ? std::max(left, std::chrono::milliseconds(1)) : kNoTimeout);
-    } catch (const std::exception&) { // work keeps its error, and the other works have to end too
-      if (std::current_exception() != work->exception()) {
-        interrupt = std::current_exception();
-      } else if (!failed) {
-        failed = std::current_exception();
-      }
-    }
+std::exception_ptr BatchWork::come_to_end(const Limit& limit, std::exception_ptr& interrupt) {
+  for (const auto& work : works_) { // also after a failure: the others have to end too
+    if (work->isCompleted()) continue;
+    if (const auto unended = work->come_to_end(limit, interrupt)) return unended;
   }
-  // Works of a device have not ended: streams wait for them.
-  if (std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->isCompleted(); })) finish();
-  if (done()) return waited(interrupt);
-  synchronize();
-  if (interrupt || failed) std::rethrow_exception(interrupt ? interrupt : failed);
-  return true;
+  isCompleted(); // works of a device may not have ended: streams wait for them
+  return nullptr;
+}
+
+void BatchWork::synchronize() {
+  for (const auto& work : works_) work->synchronize();
+  EndingWork::synchronize();
+}
+
+std::exception_ptr BatchWork::failure() const {
+  if (done()) return exception_;
+  for (const auto& work : works_) { // of a device
+    if (const auto error = work->exception()) return error;
+  }
+  return nullptr;
 }
 
 void BatchWork::finish() {
@@ -53,10 +52,10 @@ void BatchWork::finish() {
   settle(failed == works_.end() ? Outcome{} : Outcome{(*failed)->exception(), (*failed)->code()});
 }
 
-std::vector<at::Tensor> BatchWork::result() {
+std::vector<at::Tensor> BatchWork::outputs() const {
   std::vector<at::Tensor> all;
   for (const auto& work : works_) {
-    auto some = work->result();
+    auto some = work->outputs();
     all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return all;

@@ -16,18 +16,20 @@ namespace goccl {
 using Works = std::vector<c10::intrusive_ptr<EndingWork>>;
 
 // Several Works as one, which ends with the last of them. Its error is the error of the first
-// failed Work in order, its result the results of all.
+// failed Work in order, its outputs those of all.
 class BatchWork final : public EndingWork {
  public:
   BatchWork(Origin origin, Works&& works);
 
   bool isCompleted() override;
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  std::vector<at::Tensor> result() override;
+  std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
+  void synchronize() override;
+  std::vector<at::Tensor> outputs() const override;
   std::optional<c10::Stream> on_stream() override;
 
  private:
   void pursue(bool urgent) override;
+  std::exception_ptr failure() const override;
   void finish();
 
   const Works works_;

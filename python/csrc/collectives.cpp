@@ -158,6 +158,9 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   requests.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); i++) {
     requests.emplace_back(caller(kind), inputs[i], opts.timeout).separate = separate;
+    GOCCL_CHECK(requests[i].device == requests[0].device, requests[i].caller,
+                "all tensors must be on the same device; expected ", requests[0].device, ", got ", requests[i].device,
+                " at index ", i);
     fill(requests.back(), i);
   }
   if (requests.size() == 1) return issue(requests[0], opts.asyncOp, inputs);
@@ -207,6 +210,12 @@ WorkPtr GocclBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& 
 
 WorkPtr GocclBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   check_same_length(caller(kAllReduceCoalesced), tensors.size(), tensors.size());
+  for (size_t i = 1; i < tensors.size(); i++) {
+    if (!tensors[0].defined() || !tensors[i].defined()) break; // refused later
+    GOCCL_CHECK(tensors[i].scalar_type() == tensors[0].scalar_type(), caller(kAllReduceCoalesced),
+                "tensors must all have the same type; expected ", tensors[0].scalar_type(), ", got ",
+                tensors[i].scalar_type(), " at index ", i, ": make a call for each type");
+  }
   const bool separate = Overlap(getRank()).add({}, tensors).found();
   return coalesced(kAllReduceCoalesced, tensors, opts, separate, [&](Request& request, size_t i) {
     request.reduce_with(opts.reduceOp);
@@ -255,6 +264,7 @@ WorkPtr GocclBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
   }
   return coalesced(kAllGatherCoalesced, inputs, opts, tensors.found(), [&](Request& request, size_t i) {
     request.add_blocks(inputs[i], blocks[i], "output");
+    if (i == 0) request.held.keep_lists(outputs);
   });
 }
 

@@ -53,7 +53,7 @@ void DeviceWork::enqueue(Request* requests, size_t count) {
                             stream.native_handle(), &work, &seq_);
     held_.works.push_back(work);
   }
-  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
+  called(false); // calls may have several streams
   if (!held_.copies.empty()) on_stream();
   // The range of a profiler is that of the call; what the device does has ranges of its own.
   if (const auto profiled = std::exchange(recordFunctionEndCallback_, nullptr)) profiled();
@@ -92,18 +92,13 @@ void DeviceWork::synchronize() {
   EndingWork::synchronize();
 }
 
-bool DeviceWork::wait(std::chrono::milliseconds timeout) {
-  check_not_forked(*this);
-  std::exception_ptr interrupt;
-  if (!done() && (blocking_ || timeout.count() > 0)) { // kNoTimeout is 0
-    Outcome outcome = await_all(held_.works, timeout, interrupt);
-    if (copied_) copied_->synchronize();
-    settle(std::move(outcome));
-  }
-  synchronize();
-  if (interrupt) std::rethrow_exception(interrupt);
-  if (const auto error = exception()) std::rethrow_exception(error);
-  return true;
+std::exception_ptr DeviceWork::come_to_end(const Limit& limit, std::exception_ptr& interrupt) {
+  if (!blocking_ && !limit.given) return nullptr;
+  Outcome outcome = await_all(held_.works, limit, interrupt);
+  if (outcome.unended) return outcome.unended;
+  if (copied_) copied_->synchronize();
+  settle(std::move(outcome));
+  return nullptr;
 }
 
 bool DeviceWork::isCompleted() {

@@ -48,15 +48,16 @@ class DeviceWork final : public EndingWork {
   void enqueue(Request* requests, size_t count);
 
   bool isCompleted() override;
-  // With a timeout it waits for the device.
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
+  std::vector<at::Tensor> outputs() const override { return {held_.outputs.begin(), held_.outputs.end()}; }
   std::optional<c10::Stream> on_stream() override;
 
  private:
+  const std::vector<std::vector<at::Tensor>>* lists() const override { return held_.lists.get(); }
   void pursue(bool urgent) override;
+  // With a limit it waits for the device.
+  std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
   // Makes a stream wait for the operation.
   void join(const c10::Stream& stream);
 

@@ -73,9 +73,12 @@ static void explain(const std::exception_ptr& interrupt, const char* text) {
   }
 }
 
-int await(goccl_work work, int64_t timeout_ns, goccl_group group, std::exception_ptr& interrupt, goccl_error* error) {
-  for (int done = 0;; timeout_ns = -1) {
-    const int rc = lib.work_wait(work, timeout_ns, interrupt ? 0 : slice_ns(), &done, error);
+int await(goccl_work work, const Limit& limit, goccl_group group, std::exception_ptr& interrupt, goccl_error* error,
+          bool* ended) {
+  for (int done = 0;;) {
+    const int64_t left = interrupt ? -1 : limit.left_ns();
+    const int rc = lib.work_wait(work, left, interrupt ? 0 : slice_ns(), &done, error);
+    if (ended) *ended = done != 0;
     if (interrupt && rc != GOCCL_OK && error) explain(interrupt, error->text);
     if (rc != GOCCL_OK || done != 0) return rc;
     interrupt = raised_by_signals();

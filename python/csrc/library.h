@@ -5,6 +5,8 @@
 
 #include <Python.h>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 
@@ -95,9 +97,31 @@ extern unsigned long main_thread;
 inline int64_t slice_ns() { return PyThread_get_thread_ident() == main_thread ? 50'000'000 : 0; }
 // Runs the handlers of signals that came. Returns what one of them raised, or null.
 std::exception_ptr raised_by_signals();
+// How long a wait may take. Its end is that of the wait alone, never that of the operation.
+class Limit {
+ public:
+  Limit() = default; // for ever
+  // As c10d gives it: zero (kNoTimeout) and less mean for ever.
+  explicit Limit(std::chrono::milliseconds timeout) : timeout(timeout), given(timeout.count() > 0) {
+    if (given) end_ = Clock::now() + timeout;
+  }
+  // At least 1, or -1 for ever.
+  int64_t left_ns() const {
+    return given ? std::max<int64_t>(std::chrono::nanoseconds(end_ - Clock::now()).count(), 1) : -1;
+  }
+
+  const std::chrono::milliseconds timeout{0};
+  const bool given = false;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end_;
+};
+
 // Waits for a work of the group, and returns its code. interrupt is null, or what an earlier wait has
-// set it to.
-int await(goccl_work work, int64_t timeout_ns, goccl_group group, std::exception_ptr& interrupt, goccl_error* error);
+// set it to. If the limit comes first, *ended is false and the code GOCCL_TIMEOUT: that of the wait.
+int await(goccl_work work, const Limit& limit, goccl_group group, std::exception_ptr& interrupt, goccl_error* error,
+          bool* ended = nullptr);
 
 // what (and the text) may be anything printable; they are printed only on failure.
 template <typename What, typename... Text>

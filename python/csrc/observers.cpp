@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <c10/util/Logging.h>
 
@@ -15,6 +16,8 @@ std::atomic<uint64_t> next_key{1};
 // is set, no more hooks begin.
 std::atomic<int> running{0};
 std::atomic<bool> over{false};
+thread_local bool reporting = false; // this thread runs completion hooks
+constexpr std::chrono::seconds kPatience{5}; // with hooks
 
 // Runs code of others; its failure is not a failure of the operation.
 template <typename Hook, typename... Args>
@@ -34,18 +37,94 @@ Watch::Watch(std::shared_ptr<Observers> observers, c10d::OpType type, bool synch
     : type(type), synchronous(synchronous), key(next_key.fetch_add(1, std::memory_order_relaxed)),
       observers_(std::move(observers)), added_(observers_->begun()) {}
 
+// It was dropped before its end: what has waited for its report is due.
 Watch::~Watch() {
-  if (open_ && !forked()) observers_->closed(added_);
+  if (reported_ || forked()) return;
+  std::unique_lock<std::mutex> lock(observers_->mutex_);
+  if (line_ != 0) {
+    auto& open = observers_->lines_[line_].open;
+    open.erase(std::remove(open.begin(), open.end(), this), open.end());
+    observers_->report_line(line_, lock);
+  }
+  lock.unlock();
+  observers_->closed(added_);
+}
+
+void Watch::called(uint64_t number, goccl_group line, bool in_order) {
+  seq = number;
+  if (line == 0) return;
+  std::lock_guard<std::mutex> lock(observers_->mutex_);
+  line_ = line, in_order_ = in_order;
+  auto& open = observers_->lines_[line].open;
+  auto at = open.end(); // several threads may call: seldom not the end
+  while (at != open.begin() && (*std::prev(at))->seq > seq) --at;
+  open.insert(at, this);
 }
 
 void Watch::ended(bool well) {
   WithoutGil without_gil;
-  open_ = false;
-  finished = Clock::now();
-  if (well) {
-    for (const auto& [id, hook] : observers_->end_hooks_.all()) run("a completion hook", *hook, *this);
+  const auto now = Clock::now();
+  std::unique_lock<std::mutex> lock(observers_->mutex_);
+  const auto end = [now, well](Watch& watch) {
+    watch.ended_ = true, watch.well_ = well, watch.finished = now;
+  };
+  if (ended_) return observers_->changed_.notify_all(); // that of a later one was seen first
+  end(*this);
+  if (line_ == 0) {
+    lock.unlock();
+    return observers_->report(*this);
   }
-  observers_->closed(added_);
+  if (well && in_order_) {
+    const auto& open = observers_->lines_[line_].open;
+    for (auto at = std::find(open.rbegin(), open.rend(), this); ++at != open.rend();) {
+      Watch& before = **at;
+      if (!before.in_order_) continue;
+      if (before.ended_) break; // and so have those before it
+      end(before);
+    }
+  }
+  observers_->report_line(line_, lock);
+}
+
+void Watch::settle() const {
+  if (reporting) return; // within a hook
+  WithoutGil without_gil;
+  std::unique_lock<std::mutex> lock(observers_->mutex_);
+  observers_->changed_.wait_for(lock, kPatience, [this] {
+    if (reported_ || !ended_ || line_ == 0) return reported_;
+    const auto& line = observers_->lines_[line_];
+    return !line.reporting && !line.due();
+  });
+}
+
+// Notifies the observers of an end.
+void Observers::report(Watch& watch) {
+  if (watch.well_) {
+    const bool within = std::exchange(reporting, true);
+    for (const auto& [id, hook] : end_hooks_.all()) run("a completion hook", *hook, watch);
+    reporting = within;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  watch.reported_ = true;
+  close(watch.added_);
+}
+
+// Notifies the observers of the ends that are due, unless another thread is doing so. The lock is let
+// go meanwhile.
+void Observers::report_line(goccl_group group, std::unique_lock<std::mutex>& lock) {
+  Line& line = lines_[group];
+  if (line.reporting) return;
+  line.reporting = true;
+  while (line.due()) {
+    const auto first = line.open.front()->weak_from_this().lock();
+    line.open.pop_front();
+    if (!first) continue; // it is just being destroyed, which closes it
+    lock.unlock();
+    report(*first);
+    lock.lock();
+  }
+  line.reporting = false;
+  changed_.notify_all();
 }
 
 std::chrono::milliseconds Observers::begun() {
@@ -56,6 +135,11 @@ std::chrono::milliseconds Observers::begun() {
 
 void Observers::closed(Milliseconds added) {
   std::lock_guard<std::mutex> lock(mutex_);
+  close(added);
+}
+
+// The caller holds the mutex.
+void Observers::close(Milliseconds added) {
   set_extension(added_, std::max(ended_, added));
   pending_--;
   changed_.notify_all();

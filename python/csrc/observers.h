@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -25,7 +28,12 @@ std::string trace();
 void leave_trace(const std::string& path);
 
 // One operation whose end is observed.
-class Watch {
+//
+// Ends of the collectives of a group of the core are reported in the order of the calls, since torch's
+// recorder takes the last report for the last collective: without that, a helper thread that reports
+// an end late sets the number back. Works of the host end in that order, so the report of one is that
+// of all before it.
+class Watch : public std::enable_shared_from_this<Watch> {
  public:
   using Clock = decltype(c10d::WorkInfo::timeStarted)::clock;
   using Milliseconds = std::chrono::duration<float, std::milli>;
@@ -34,8 +42,15 @@ class Watch {
   ~Watch();
   Watch(const Watch&) = delete;
 
-  // Notifies the observers on this thread, which must hold no lock. Called once for each operation.
+  // What is known once the operation was called: its number, and its group of the core if it is a
+  // collective, else 0. in_order: it ends after those that were called before it.
+  void called(uint64_t seq, goccl_group line, bool in_order);
+  // Notifies the observers of this end, and of others that are due, on this thread, which must hold no
+  // lock; or leaves that to a thread that is notifying them, or to the end of an earlier collective.
   void ended(bool well);
+  // Called after ended, by whatever thread: returns when the observers have been notified, unless an
+  // earlier collective has not ended. A hook that does not return is waited for at most five seconds.
+  void settle() const;
   // The duration of the operation. A waiting thread may observe the end late, and then the time
   // until now is not the operation's. So it is known only where the end is seen when it happens.
   std::optional<float> duration() const {
@@ -50,9 +65,13 @@ class Watch {
   uint64_t seq = 0;
 
  private:
+  friend class Observers;
+
   const std::shared_ptr<Observers> observers_;
   const std::chrono::milliseconds added_; // time added before it began; void once it ends
-  bool open_ = true;
+  // Guarded by the observers' mutex.
+  goccl_group line_ = 0;
+  bool in_order_ = false, ended_ = false, well_ = false, reported_ = false;
 };
 
 // Hooks of one kind, by number. They are run and destroyed without the lock.
@@ -138,9 +157,18 @@ class Observers {
  private:
   friend class Watch;
   using Milliseconds = std::chrono::milliseconds;
+  // The watched collectives of a group of the core that were not reported, by seq.
+  struct Line {
+    std::deque<Watch*> open;
+    bool reporting = false; // by a thread
+    bool due() const { return !open.empty() && open.front()->ended_; }
+  };
 
   Milliseconds begun();
   void closed(Milliseconds added);
+  void close(Milliseconds added);
+  void report(Watch& watch);
+  void report_line(goccl_group group, std::unique_lock<std::mutex>& lock);
   void set_extension(Milliseconds added, Milliseconds ended);
 
   std::string trace_; // a path
@@ -152,6 +180,7 @@ class Observers {
   std::condition_variable changed_;
   Milliseconds added_{0}, ended_{0}; // time added so far, and the part of it that no longer applies
   int64_t pending_ = 0;
+  std::unordered_map<goccl_group, Line> lines_;
 };
 
 } // namespace goccl

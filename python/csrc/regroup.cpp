@@ -43,7 +43,7 @@ GocclBackend::remaining(const std::vector<int32_t>& without, const GroupOptionsP
   Failure failure;
   int rc = lib.group_shrink(group(title), without.data(), without.size(), timeout_ns(options->timeout), &next,
                             slice_ns(), &settling, &failure);
-  if (settling != 0) rc = await(settling, -1, next, interrupt, &failure), give_back(settling);
+  if (settling != 0) rc = await(settling, Limit(), next, interrupt, &failure), give_back(settling);
   std::vector<int32_t> members(getSize());
   size_t n = 0;
   if (rc == GOCCL_OK && !interrupt) rc = lib.group_members(next, members.data(), members.size(), &n, &failure);

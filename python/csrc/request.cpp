@@ -71,6 +71,11 @@ void Held::absorb(Held&& other) {
   move_all(inputs, other.inputs);
   move_all(outputs, other.outputs);
   move_all(copies, other.copies);
+  if (other.lists) lists = std::move(other.lists);
+}
+
+void Held::keep_lists(const std::vector<std::vector<at::Tensor>>& given) {
+  if (given.size() > 1) lists = std::make_unique<const std::vector<std::vector<at::Tensor>>>(given);
 }
 
 void Held::copy_back() {
@@ -165,6 +170,7 @@ void Request::gather_all(at::TensorList tensors, const std::vector<std::vector<a
   for (const auto& list : lists) {
     for (size_t i = 0; i < list.size(); i++) give(all[i], list[i]);
   }
+  held.keep_lists(lists);
 }
 
 void Request::update_all(at::TensorList tensors) {

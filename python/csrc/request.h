@@ -2,8 +2,10 @@
 // call.
 #pragma once
 
+#include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -57,8 +59,12 @@ struct Held {
   c10::SmallVector<at::Tensor, 1> inputs;
   c10::SmallVector<at::Tensor, 1> outputs; // the user's
   std::vector<CopyBack> copies;
+  // The outputs as the user gave them, if that is several lists.
+  std::unique_ptr<const std::vector<std::vector<at::Tensor>>> lists;
 
   void absorb(Held&& other);
+  // Keeps the lists if there are several.
+  void keep_lists(const std::vector<std::vector<at::Tensor>>& given);
   // Writes packed results into their destination tensors.
   void copy_back();
 };

@@ -38,6 +38,7 @@ class SparseWork final : public GocclWork {
         .sizes = t.sizes().data(), .count = static_cast<uint64_t>(indices.size(1)),
         .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(), .timeout_ns = timeout_ns};
     begin(lib.group_sparse_all_reduce, tensor);
+    called(false); // it goes on with messages, beside later collectives
     look_after(); // the result is delivered even if the caller drops this Work
   }
 

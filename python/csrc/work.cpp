@@ -78,13 +78,16 @@ void EndingWork::settle(Outcome outcome) {
   cv_.notify_all();
   // These run code of others, so not under the lock.
   if (C10_UNLIKELY(exception_ != nullptr)) origin_.observers->failed(exception_);
-  if (C10_UNLIKELY(origin_.watch != nullptr)) {
-    origin_.watch->seq = seq_;
-    origin_.watch->ended(!exception_);
-  }
+  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->ended(!exception_);
   if (profiled) profiled();
   if (value && !value->completed()) complete(*value, true);
   if (result) complete(*result, false);
+}
+
+void EndingWork::called(bool in_order) {
+  if (C10_LIKELY(origin_.watch == nullptr)) return;
+  const bool collective = origin_.kind.coll >= GOCCL_BROADCAST && origin_.kind.coll <= GOCCL_BARRIER;
+  origin_.watch->called(seq_, collective ? origin_.group : 0, in_order);
 }
 
 void EndingWork::settle_at_once() {
@@ -98,13 +101,21 @@ void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
     if (!with_tensors) {
       future.markCompleted(c10::IValue(static_cast<int64_t>(as_result(code_))));
     } else {
-      exception() ? future.setError(exception()) : future.markCompleted(c10::IValue(this->result()));
+      const auto* several = lists();
+      exception() ? future.setError(exception())
+                  : future.markCompleted(several ? c10::IValue(*several) : c10::IValue(outputs()));
     }
   } catch (const std::exception& e) {
     // The exception is a callback's. The operation itself has ended, and threads that wait for it
     // must not get this exception.
     LOG(ERROR) << origin_.kind.title << ": a callback of the operation's future failed: " << e.what();
   }
+}
+
+std::vector<at::Tensor> EndingWork::result() {
+  TORCH_CHECK(lists() == nullptr, origin_.kind.title, ": result() cannot return the several lists of tensors that the ",
+              "call was given; get_future().value() has them");
+  return outputs();
 }
 
 EndingWork::FuturePtr EndingWork::future(FuturePtr& slot, const c10::TypePtr& type) {
@@ -131,7 +142,7 @@ void EndingWork::pursue_once(bool urgent) {
 EndingWork::FuturePtr EndingWork::future_on(const c10::Stream& stream) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (value_) return value_;
-  value_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), std::vector{stream.device()});
+  value_ = c10::make_intrusive<c10::ivalue::Future>(value_type(), std::vector{stream.device()});
   const auto future = value_;
   lock.unlock();
   const c10::StreamGuard guard(stream);
@@ -141,7 +152,7 @@ EndingWork::FuturePtr EndingWork::future_on(const c10::Stream& stream) {
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() {
   const auto stream = on_stream();
-  return stream ? future_on(*stream) : future(value_, c10::ListType::ofTensors());
+  return stream ? future_on(*stream) : future(value_, value_type());
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFutureResult() { return future(result_, c10::IntType::get()); }
@@ -172,22 +183,33 @@ void EndingWork::synchronize() {
   }
 }
 
-Outcome EndingWork::await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+Outcome EndingWork::await_all(const c10::SmallVectorImpl<goccl_work>& works, const Limit& limit,
                               std::exception_ptr& interrupt) const {
-  const bool limited = timeout.count() > 0; // kNoTimeout is 0, kUnsetTimeout -1
-  const auto deadline = limited ? Clock::now() + timeout : Clock::time_point();
   Outcome outcome;
   for (goccl_work work : works) {
-    const auto left = limited ? std::max<int64_t>(std::chrono::nanoseconds(deadline - Clock::now()).count(), 1) : -1;
     Failure failure;
-    outcome.add(await(work, left, origin_.group, interrupt, &failure), failure, origin_.kind.title);
+    bool ended = true;
+    const int rc = await(work, limit, origin_.group, interrupt, &failure, &ended);
+    if (C10_UNLIKELY(rc == GOCCL_TIMEOUT && !ended)) {
+      outcome.unended = as_exception(rc, c10::str(failure.text, " (this wait had ", limit.timeout.count(), " ms)"));
+      return outcome;
+    }
+    outcome.add(rc, failure, origin_.kind.title);
   }
   return outcome;
 }
 
-bool EndingWork::waited(const std::exception_ptr& interrupt) {
+bool EndingWork::wait(std::chrono::milliseconds timeout) {
+  std::exception_ptr interrupt;
+  if (!done()) {
+    check_not_forked(*this);
+    if (const auto unended = come_to_end(Limit(timeout), interrupt)) std::rethrow_exception(unended);
+  }
   synchronize();
-  if (C10_UNLIKELY(interrupt || exception_)) std::rethrow_exception(interrupt ? interrupt : exception_);
+  // Another thread may have seen the end, and be about to notify the observers.
+  if (C10_UNLIKELY(origin_.watch != nullptr) && done()) origin_.watch->settle();
+  const std::exception_ptr error = interrupt ? interrupt : failure();
+  if (C10_UNLIKELY(error != nullptr)) std::rethrow_exception(error);
   return true;
 }
 
@@ -218,7 +240,7 @@ GocclWork::~GocclWork() {
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
   for (size_t i = 0; i < count; i++) begin(lib.start, requests[i].finish());
-  if (C10_UNLIKELY(origin_.watch != nullptr)) origin_.watch->seq = seq_;
+  called(true);
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
   // Timing needs the end to be seen when it happens.
   if (C10_UNLIKELY(origin_.timed)) getFutureResult();
@@ -235,13 +257,11 @@ bool GocclWork::isCompleted() {
 
 int GocclWork::sourceRank() const { return source_of(source_, held_.works); }
 
-bool GocclWork::wait(std::chrono::milliseconds timeout) {
-  std::exception_ptr interrupt;
-  if (!done()) {
-    check_not_forked(*this);
-    settle(await_all(held_.works, timeout, interrupt));
-  }
-  return waited(interrupt);
+std::exception_ptr GocclWork::come_to_end(const Limit& limit, std::exception_ptr& interrupt) {
+  Outcome outcome = await_all(held_.works, limit, interrupt);
+  if (outcome.unended) return outcome.unended;
+  settle(std::move(outcome));
+  return nullptr;
 }
 
 void GocclWork::pursue(bool urgent) {

@@ -10,10 +10,12 @@
 
 namespace goccl {
 
-// How an operation ended. If error is not null, it failed with this code.
+// How an operation ended. If error is not null, it failed with this code; if unended is not null, it
+// has not ended, and this is the error of the wait.
 struct Outcome {
   std::exception_ptr error;
   int code = GOCCL_OK;
+  std::exception_ptr unended;
 
   // Keeps the first failure.
   void add(int rc, const goccl_error& failure, const char* title);
@@ -41,6 +43,9 @@ class EndingWork : public c10d::Work {
   bool watched() const { return origin_.watch != nullptr; }
   // Ensures that its end is seen when it happens, even if no thread waits for it.
   void look_after() { pursue_once(false); }
+  // The part of wait that takes time: it settles, or returns the error of a wait that has run out.
+  // interrupt: see await.
+  virtual std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) = 0;
   // For works whose results are on a device: has a stream of the group wait for them, and returns it;
   // none if they are the host's.
   virtual std::optional<c10::Stream> on_stream() { return std::nullopt; }
@@ -49,6 +54,12 @@ class EndingWork : public c10d::Work {
     return out << work.origin_.kind.title << ": rank " << work.origin_.rank << ", seq " << work.seq_;
   }
 
+  // Waits for the operation. If the timeout ends first, it throws, and the operation goes on as if
+  // nobody had waited: it keeps its memory, and can be waited for again.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  // All outputs in one list.
+  virtual std::vector<at::Tensor> outputs() const = 0;
+  std::vector<at::Tensor> result() override;
   bool isCompleted() override { return done(); }
   bool isSuccess() const override { return done() && !exception_; }
   std::exception_ptr exception() const override { return done() ? exception_ : nullptr; }
@@ -57,7 +68,8 @@ class EndingWork : public c10d::Work {
   // this is called.
   void synchronize() override;
   void abort() override;
-  // Its value is result(). On a device it is complete at once: its callbacks run on streams that wait.
+  // Its value has the outputs in the lists in which the caller gave them. On a device it is complete
+  // at once: its callbacks run on streams that wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
@@ -78,29 +90,36 @@ class EndingWork : public c10d::Work {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void settle(Outcome outcome);
+  // Tells the observers of the calls, when seq_ is known, and whether they end after those before them.
+  void called(bool in_order);
   // settle for a Work that has ended successfully, has nothing to deliver, and is known only to its
   // maker: there is no thread to lock out or to wake.
   void settle_at_once();
   // The source rank of a receive that has ended. named is the one that was asked for.
   int source_of(int named, const c10::SmallVectorImpl<goccl_work>& works) const;
   // Waits for all of these works, even after a failure: until they end, the core may use the memory.
-  // timeout and interrupt: see wait and await.
-  Outcome await_all(const c10::SmallVectorImpl<goccl_work>& works, std::chrono::milliseconds timeout,
+  // interrupt: see await.
+  Outcome await_all(const c10::SmallVectorImpl<goccl_work>& works, const Limit& limit,
                     std::exception_ptr& interrupt) const;
-  // The end of every wait, once the operation has ended. interrupt: see await, or null.
-  bool waited(const std::exception_ptr& interrupt);
+  // The failure that wait throws.
+  virtual std::exception_ptr failure() const { return exception(); }
   // Ensures that settle is called although no thread waits; urgent if a thread may sleep until
   // then. Called at most once for each value of urgent.
   virtual void pursue(bool urgent) = 0;
   // Writes the results to the user's tensors.
   virtual void deliver() {}
+  // The outputs as the caller gave them, if that is several lists; else null.
+  virtual const std::vector<std::vector<at::Tensor>>* lists() const { return nullptr; }
 
   const Origin origin_;
-  uint64_t seq_ = 0; // of the last call to the core; set before settle
+  uint64_t seq_ = 0; // of the last call to the core; set before called and settle
 
  private:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
+  c10::TypePtr value_type() const {
+    return lists() ? c10::ListType::create(c10::ListType::ofTensors()) : c10::ListType::ofTensors();
+  }
   FuturePtr future(FuturePtr& slot, const c10::TypePtr& type);
   FuturePtr future_on(const c10::Stream& stream);
   void complete(c10::ivalue::Future& future, bool with_tensors);
@@ -134,8 +153,7 @@ class GocclWork : public EndingWork {
 
   bool isCompleted() override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override { return {held_.outputs.begin(), held_.outputs.end()}; }
-  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> outputs() const override { return {held_.outputs.begin(), held_.outputs.end()}; }
 
  protected:
   // Starts one call of the core.
@@ -145,7 +163,9 @@ class GocclWork : public EndingWork {
     origin_.observers->call(origin_.kind.title, start, origin_.group, &call, &work, &seq_);
     if (work != 0) held_.works.push_back(work);
   }
+  std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
   void deliver() override { held_.copy_back(); }
+  const std::vector<std::vector<at::Tensor>>* lists() const override { return held_.lists.get(); }
 
   Held held_;
 

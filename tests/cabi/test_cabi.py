@@ -26,7 +26,7 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=3, options=b"", timeout=10.0, device=None, shim=b"test"):
+def open_group(lib, rank, size, abi=4, options=b"", timeout=10.0, device=None, shim=b"test"):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
     wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, shim, device)
@@ -280,13 +280,32 @@ def test_queue(lib):
     assert done.stdout.strip() == "0 (1, 0) 0 0", done.stderr
 
 
-def test_wait_timeout_names_the_missing_rank(lib, pair):
+def test_timeout_names_the_missing_rank(lib, pair):
     values = (ctypes.c_float * 10)()
     call, _ = all_reduce_call(values)
+    call.timeout_ns = 50_000_000
     error = Error()
     work, _ = start(lib, pair[0], call)
-    assert lib.goccl_work_wait(work, ctypes.c_int64(50_000_000), *WHOLE, ctypes.byref(error)) == TIMEOUT
+    assert lib.goccl_work_wait(work, ctypes.c_int64(-1), *WHOLE, ctypes.byref(error)) == TIMEOUT
     assert error.peer == 1 and "rank 1" in error.text.decode() and "all_reduce" in error.text.decode()
+    lib.goccl_work_free(work)
+
+
+def test_a_wait_that_runs_out_changes_nothing(lib, pair):
+    values, others = (ctypes.c_float * 10)(*[1.0] * 10), (ctypes.c_float * 10)(*[2.0] * 10)
+    error, done = Error(), ctypes.c_int(7)
+    work, _ = start(lib, pair[0], all_reduce_call(values)[0])
+    for slice_ns in (0, 10**6, 10**12):
+        end, code = time.monotonic() + 20, OK
+        while code == OK and time.monotonic() < end:  # at the end of a slice: not done
+            code = lib.goccl_work_wait(work, ctypes.c_int64(10**6), ctypes.c_int64(slice_ns), ctypes.byref(done),
+                                       ctypes.byref(error))
+            assert done.value == 0
+        assert code == TIMEOUT and error.peer == -1, (code, error.text)
+        assert b"all_reduce of 10 x f32 (sum), seq 1: timeout: the time of this wait is over" in error.text, error.text
+    call, _ = all_reduce_call(others)
+    assert lib.goccl_run(pair[1], ctypes.byref(call), *WHOLE, None) == OK
+    assert lib.goccl_work_wait(work, ctypes.c_int64(10**12), *WHOLE, None) == OK and set(values) == set(others) == {3.0}
     lib.goccl_work_free(work)
 
 

@@ -119,6 +119,25 @@ def test_future(pair, coalesced):
     pair.checked(_future, coalesced)
 
 
+def _future_of_lists(rank):
+    """The value of a future has the lists that the call was given."""
+    n = dist.get_world_size()
+    outputs = [[ones(value=0.0) for _ in range(2)] for _ in range(n)]
+    work = backend().allgather_coalesced(outputs, [ones(value=rank + 1.0), ones(value=rank + 3.0)])
+    value = work.get_future().wait()
+    assert all(v is t for of, ts in zip(value, outputs, strict=True) for v, t in zip(of, ts, strict=True))
+    work.wait()
+    for r in range(n):
+        equal(outputs[r][0], r + 1.0)
+        equal(outputs[r][1], r + 3.0)
+    with pytest.raises(RuntimeError, match="several lists"):
+        work.result()
+
+
+def test_future_of_lists(pair):
+    pair.checked(_future_of_lists)
+
+
 def _result_of(rank):
     """The future of the result is completed when the device has ended, although nobody waits."""
     t = ones()
@@ -264,6 +283,34 @@ def _timed_wait(rank):
 
 def test_timed_wait(pair):
     pair.checked(_timed_wait)
+
+
+def _wait_runs_out(rank):
+    """A wait that runs out raises and nothing else: the call goes on when the stream does, as do those after it."""
+    from datetime import timedelta
+
+    t, other = ones(MIB), ones(10)
+    torch.sim.synchronize()
+    with sim.held():
+        works = [dist.all_reduce(t, async_op=True), dist.all_reduce(other, async_op=True)]
+        with dist._coalescing_manager(device=t.device, async_ops=True) as block:
+            dist.all_reduce(t)
+            dist.all_reduce(other)
+        works += block.works
+        for work in works:
+            for _ in range(2):
+                with pytest.raises(dist.DistBackendError, match="the time of this wait is over"):
+                    work.wait(timedelta(milliseconds=20))
+                assert not work.is_completed() and not work.is_success()
+    for work in works:
+        assert work.wait(timedelta(seconds=10)) and work.is_completed() and work.is_success()
+    sim.order()
+    equal(t, 4.0)
+    equal(other, 4.0)
+
+
+def test_a_wait_that_runs_out(pair):
+    pair.checked(_wait_runs_out)
 
 
 def _mixed(rank):

@@ -35,6 +35,22 @@ def test_a_batch_of_messages_is_one_work(pair):
     pair.run(check_batch)
 
 
+def check_different_types(rank):
+    """One all_reduce of tensors of different types is refused, as with Gloo, before anything moves."""
+    ts = [torch.ones(2), torch.ones(3), torch.ones(2, dtype=torch.float64)]
+    with pytest.raises(RuntimeError, match="must all have the same type; expected Float, got Double at index 2"):
+        world().allreduce_coalesced(ts)
+    backend, gathered = world()._get_backend(CPU), [[torch.empty_like(t) for t in ts] for _ in range(2)]
+    backend.allgather_coalesced(gathered, ts).wait()  # as with Gloo
+    assert all(torch.equal(g, t) for of_rank in gathered for g, t in zip(of_rank, ts, strict=True))
+    dist.all_reduce(ts[0])
+    assert ts[0].tolist() == [2.0] * 2
+
+
+def test_types_that_differ(pair):
+    pair.run(check_different_types)
+
+
 def check_large(rank):
     """Messages larger than those that are sent without a receiver.
 

@@ -49,6 +49,34 @@ def test_completion_hook(pair):
     pair.run(check_info)
 
 
+def check_order_of_reports(rank):
+    """Ends are reported in the order of the calls, and before wait() returns, whichever thread sees an end first."""
+    os.environ.update(TORCH_FR_BUFFER_SIZE="2000")
+    group = dist.new_group([0, 1])
+    del os.environ["TORCH_FR_BUFFER_SIZE"]
+    found = []
+    group._register_on_completion_hook(found.append)
+    t, last = torch.ones(4), 0
+    for turn in range(100):
+        if turn % 2 == rank and turn % 5 == 0:
+            time.sleep(0.002)  # the other rank's helper thread sees some ends, its caller others
+        works = [dist.all_reduce(t, group=group, async_op=True) for _ in range(3)]
+        for work in (works, works[::-1], works[1:], works[2:])[turn % 4]:
+            work.wait()
+            last = 3 * turn + works.index(work) + 1
+            assert [info.seq for info in found][last - 1] == last
+        last = 3 * turn + 3
+        assert [info.seq for info in found] == list(range(1, last + 1))
+        if TORCH >= (2, 15) and turn % 10 < 3:  # torch counts from 0
+            record = pickle.loads(torch._C._distributed_c10d._dump_fr_trace(backend="goccl"))
+            assert last - 1 in [each["last_completed_collective"] for each in record["pg_status"].values()], record
+    dist.destroy_process_group(group)
+
+
+def test_ends_are_reported_in_order(pair):
+    pair.run(check_order_of_reports)
+
+
 def check_hook_that_fails(rank):
     group = dist.new_group([0, 1])
     calls = []

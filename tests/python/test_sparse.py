@@ -175,19 +175,18 @@ def test_ranks_that_differ(trio):
 
 
 def check_late(rank):
-    """If a rank does not call, the operation's own timeout applies, and so does that of wait."""
+    """If a rank does not call, the operation's own timeout applies."""
     for asynchronous in (False, True):
         group = dist.new_group(timeout=datetime.timedelta(seconds=30))
         options = dist.AllreduceOptions()
         options.asyncOp = asynchronous
-        if not asynchronous:
-            options.timeout = datetime.timedelta(seconds=0.5)
+        options.timeout = datetime.timedelta(seconds=0.5)
         if rank != 1:
             start = time.monotonic()
             # The first rank whose time is over tells the others.
             with pytest.raises(dist.DistBackendError, match="sparse_all_reduce.*(timeout|had not ended)"):
                 work = group.allreduce([sparse(rank, 3, (4,))], options)
-                work.wait(datetime.timedelta(seconds=0.5))
+                work.wait(datetime.timedelta(seconds=20))
             assert time.monotonic() - start < 15
         dist.barrier()
 

@@ -172,7 +172,7 @@ func (w *walker) settle(at int) error {
 	p := w.open[at]
 	var err error
 	done := false
-	switch w.own.IntN(8) {
+	switch w.own.IntN(7) {
 	case 0:
 		for !done {
 			if done, err = p.work.Poll(); !done {
@@ -205,8 +205,6 @@ func (w *walker) settle(at int) error {
 			w.s.cancelled.Add(1)
 			return nil
 		}
-	case 6:
-		err = p.work.WaitFor(patience)
 	default:
 		err = p.work.Wait(context.Background())
 	}

@@ -23,7 +23,7 @@ func (w Work) Join(stream uintptr) error {
 	return failed(C.fromc_join(C.goccl_work(w), C.uint64_t(stream), &record), &record)
 }
 
-// Wait waits for a slice, after it has set a timeout if that is not negative.
+// Wait waits for a slice, or for a timeout if that is not negative.
 func (w Work) Wait(timeout, slice time.Duration) (done bool, err error) {
 	var is C.int
 	var record C.goccl_error
