@@ -53,8 +53,11 @@ func (c *Comm) advance() bool {
 	}
 	// Poll now and then for messages that this rank has not asked for: a peer that sends must not
 	// wait for this rank to receive while this rank waits for that peer in a collective.
-	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 {
+	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || len(c.p2pOps) > 0 || len(c.keyed) > 0 {
 		moved = c.p2p.Advance() || moved
+	}
+	if len(c.keyed) > 0 {
+		moved = c.advanceKeyed() || moved
 	}
 	return moved
 }
@@ -153,6 +156,11 @@ func (c *Comm) open() {
 			}
 		}
 	}
+	for _, op := range c.keyed {
+		for _, peer := range op.keyed.awaited() {
+			c.openTo(peer)
+		}
+	}
 	for _, op := range c.p2pOps {
 		if op.req.Peer != p2p.AnySource {
 			c.openTo(op.req.Peer)
@@ -181,9 +189,11 @@ func (c *Comm) nextDeadline() int64 {
 			at = min(at, d)
 		}
 	}
-	for _, op := range c.p2pOps {
-		if d := op.due(); d != 0 {
-			at = min(at, d)
+	for _, ops := range [2][]*Op{c.p2pOps, c.keyed} {
+		for _, op := range ops {
+			if d := op.due(); d != 0 {
+				at = min(at, d)
+			}
 		}
 	}
 	if c.frame.prog != nil {
@@ -221,6 +231,12 @@ func (c *Comm) expire() {
 			return
 		}
 	}
+	for _, op := range c.keyed {
+		if op.past(t) {
+			c.fail(op, c.timedOut(op))
+			return
+		}
+	}
 }
 
 // overdue reports whether an operation is past its deadline.
@@ -230,7 +246,8 @@ func (c *Comm) overdue(t int64) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.p2pOps, func(op *Op) bool { return op.past(t) })
+	past := func(op *Op) bool { return op.past(t) }
+	return slices.ContainsFunc(c.p2pOps, past) || slices.ContainsFunc(c.keyed, past)
 }
 
 // Expedite has op driven without delay although perhaps no thread is inside Wait for it: its caller

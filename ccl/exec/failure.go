@@ -62,6 +62,9 @@ func (c *Comm) timedOut(op *Op) *fault.Error {
 	if e := c.blame(op); e != nil {
 		return e
 	}
+	if op.keyed != nil {
+		return op.keyed.timedOut()
+	}
 	f := &c.frame
 	if op != f.op {
 		text, peer := "its turn did not come", fault.NoPeer
@@ -155,6 +158,9 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.finish()
 	c.frame.free()
 	c.p2p.Fail(err)
+	for len(c.keyed) > 0 {
+		c.endKeyed(0, err)
+	}
 	for _, link := range c.opts.Links {
 		if link != nil {
 			link.Leave(why)

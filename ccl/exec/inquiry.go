@@ -164,6 +164,11 @@ func (c *Comm) standing() standing {
 		return standing{Seq: op.seq, Op: op.describe(), Waits: waits}
 	}
 	s := c.idleSince()
+	if len(c.keyed) > 0 {
+		op := c.keyed[0]
+		s.Op, s.Waits = op.describe(), op.keyed.awaited()
+		return s
+	}
 	if len(c.p2pOps) == 0 || c.waiting.Load() == 0 { // model: none: as above
 		return s // receives that were posted, and for which nobody waits, hold nobody up
 	}
@@ -228,6 +233,11 @@ func (c *Comm) inquire(span time.Duration) bool {
 		waits, _ := c.awaited()
 		for _, peer := range waits {
 			c.inquireOf(peer)
+		}
+		for _, op := range c.keyed {
+			for _, peer := range op.keyed.awaited() {
+				c.inquireOf(peer)
+			}
 		}
 		for _, op := range c.p2pOps {
 			if op.req.Peer != p2p.AnySource {
@@ -352,6 +362,8 @@ func (c *Comm) inFlight(needs bool) (f outcome) {
 	op := c.frame.op
 	if op == nil && len(c.p2pOps) > 0 {
 		op = c.p2pOps[0]
+	} else if op == nil && len(c.keyed) > 0 {
+		op = c.keyed[0]
 	}
 	if op != nil {
 		f.text = fmt.Sprintf("%s had not ended: %s", op.describe(), c.timedOut(op).Text)
@@ -398,7 +410,10 @@ func (c *Comm) blame(op *Op) *fault.Error {
 	waits, where := c.awaited()
 	if op != c.frame.op {
 		waits = nil
-		if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
+		if op.keyed != nil {
+			waits = op.keyed.awaited()
+			where = slices.Repeat([]string{noKeyedCall}, len(waits))
+		} else if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
 			waits, where = []int{peer}, []string{noMatch}
 		}
 	}
@@ -447,7 +462,7 @@ func (s *standing) guilt(answered bool, op *Op) string {
 		return "does not answer: its process is stopped, or its host silent"
 	case s.Busy || s.Op != "": // it is at work, or waits itself
 		return ""
-	case op.call.Coll.Valid() && s.Seq >= op.seq: // it has done its part
+	case op.call.Coll.Valid() && op.keyed == nil && s.Seq >= op.seq: // it has done its part
 		return ""
 	case s.Seq == 0:
 		return "is in no call, and has not made one yet"

@@ -107,7 +107,7 @@ func (op *Op) request(call *Call) {
 		b = call.In
 	}
 	r := &op.req // field by field: the others belong to the engine, which leaves them idle
-	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, call.Tag, b[0].Ptr, b[0].Count*call.Type.Size(), send
+	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, uint64(call.Tag), b[0].Ptr, b[0].Count*call.Type.Size(), send
 }
 
 func (c *Comm) postMessage(op *Op) {
@@ -125,6 +125,10 @@ func (c *Comm) keepMessage(op *Op) {
 
 // messageDone is called by the engine when a send or receive has ended.
 func (c *Comm) messageDone(req *p2p.Request, err error) {
+	if req.Tag >= keyedTag {
+		keyedDone(req, err)
+		return
+	}
 	op := opOf(req)
 	last := len(c.p2pOps) - 1
 	c.p2pOps[op.slot] = c.p2pOps[last]

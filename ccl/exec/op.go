@@ -33,6 +33,7 @@ type Op struct {
 	deadline atomic.Int64 // monotonic nanoseconds; 0 before the first call of due, or for none
 	slot     int          // index in Comm.p2pOps
 	req      p2p.Request
+	keyed    *keyed // nil for other calls
 
 	state   atomic.Uint32
 	urgency atomic.Uint32 // opCalm, opExpedited or opOver
@@ -109,7 +110,7 @@ func (op *Op) release() {
 	if op.holders.Add(-1) == 0 {
 		// The pool must not keep the caller's memory alive.
 		op.forget()
-		op.call = Call{}
+		op.call, op.keyed = Call{}, nil
 		ops.Put(op)
 	}
 }
@@ -151,6 +152,9 @@ func (op *Op) Source() int { return op.source }
 
 // describe names the operation in errors.
 func (op *Op) describe() string {
+	if op.keyed != nil {
+		return op.call.String() + op.keyed.where()
+	}
 	return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
 }
 

@@ -18,11 +18,11 @@ type matchTable struct {
 	clock             uint64 // of posting and arrival
 }
 
-func bucket(source int, tag uint32) uint32 {
-	return (tag*0x9E3779B1 + uint32(source)*0x85EBCA77) >> (32 - tableBits)
+func bucket(source int, tag uint64) uint32 {
+	return (uint32(tag^tag>>32)*0x9E3779B1 + uint32(source)*0x85EBCA77) >> (32 - tableBits)
 }
 
-func (t *matchTable) receives(source int, tag uint32) *requestList {
+func (t *matchTable) receives(source int, tag uint64) *requestList {
 	if source == AnySource {
 		return &t.postedAny[bucket(0, tag)]
 	}
@@ -43,7 +43,7 @@ func (t *matchTable) removeReceive(r *Request) {
 
 // oldestReceive returns the oldest posted receive with this source (a rank or AnySource) and tag,
 // or nil.
-func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
+func (t *matchTable) oldestReceive(source int, tag uint64) *Request {
 	for r := t.receives(source, tag).head; r != nil; r = r.next {
 		if r.Peer == source && r.Tag == tag {
 			return r
@@ -53,7 +53,7 @@ func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
 }
 
 // takeReceive removes and returns the oldest posted receive that accepts a message, or returns nil.
-func (t *matchTable) takeReceive(source int, tag uint32) *Request {
+func (t *matchTable) takeReceive(source int, tag uint64) *Request {
 	r := t.oldestReceive(source, tag)
 	if o := t.oldestReceive(AnySource, tag); r == nil || o != nil && o.order < r.order {
 		r = o
@@ -65,7 +65,7 @@ func (t *matchTable) takeReceive(source int, tag uint32) *Request {
 	return r
 }
 
-func (t *matchTable) messages(source int, tag uint32) *messageList {
+func (t *matchTable) messages(source int, tag uint64) *messageList {
 	return &t.unexpected[bucket(source, tag)]
 }
 
@@ -81,7 +81,7 @@ func (t *matchTable) removeMessage(m *message) {
 	t.messages(m.peer, m.tag).remove(m)
 }
 
-func (t *matchTable) oldestMessage(source int, tag uint32) *message {
+func (t *matchTable) oldestMessage(source int, tag uint64) *message {
 	for m := t.messages(source, tag).head; m != nil; m = m.next {
 		if m.peer == source && m.tag == tag {
 			return m
@@ -92,7 +92,7 @@ func (t *matchTable) oldestMessage(source int, tag uint32) *message {
 
 // takeMessage removes and returns the oldest message with a tag from a rank, or from any of the
 // ranks, or returns nil.
-func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
+func (t *matchTable) takeMessage(source int, tag uint64, ranks int) *message {
 	if t.arrived == 0 {
 		return nil
 	}
@@ -259,12 +259,12 @@ func (e *Engine) joinSelf(p *peer, m *message, r *Request) {
 	e.release(p, m)
 }
 
-func receiveMismatch(source int, tag uint32, sent, expected int) error {
+func receiveMismatch(source int, tag uint64, sent, expected int) error {
 	return fault.Peer(fault.Mismatch, source, "receive of %d bytes with tag %d, but the message has %d bytes; "+
 		"send and receive must name the same size", expected, tag, sent)
 }
 
-func sendMismatch(dest int, tag uint32, sent, expected int) error {
+func sendMismatch(dest int, tag uint64, sent, expected int) error {
 	return fault.Peer(fault.Mismatch, dest,
 		"send of %d bytes with tag %d, but the receive that it matched has %d bytes; "+
 			"send and receive must name the same size", sent, tag, expected)

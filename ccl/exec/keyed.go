@@ -1,0 +1,381 @@
+package exec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/p2p"
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/transport"
+)
+
+// A keyed call is a collective that the ranks match by a key, and not by the order in which they
+// call. It is for calls that have no order, such as those in callbacks: threads run them, and which
+// one comes first differs between ranks.
+//
+// Each keyed operation goes on by itself. It has a frame of its own, is in no queue, and waits for
+// nothing but the same call on the other ranks; other operations do not wait for it either. So a
+// rank may block in any number of keyed calls, in any order, while another thread of it blocks in
+// the calls that have an order.
+//
+// It runs a plan of the catalogue that is made of messages (Options.Keyed). They are messages of
+// the tag-matching engine, and their tags are made of the key, so that nothing depends on when they
+// come. A step that waits for another one waits for the whole step.
+//
+// Beside these messages each rank sends its right neighbour a signature, the key and what it has
+// called, and compares that of its left neighbour with its own. If all neighbours agree, all ranks
+// do. Tags hold a part of the key only: if two keys have the same part, a signature shows it. So an
+// operation that ends without error had the same call on all ranks.
+
+// Key names a keyed call.
+type Key struct {
+	// ID is the same on all ranks, and of no other keyed call that has not ended. Its lower bits
+	// should be spread as those of a hash. It is not 0.
+	ID uint64
+	// Within is the number of the operation in whose callback the call is made, for errors; 0 for
+	// none.
+	Within uint64
+}
+
+// Tags of keyed messages: the highest bit, a part of the key, and the part of the operation, a
+// channel or the signature. Callers' tags have 32 bits.
+const (
+	keyedTag      = 1 << (p2p.TagBits - 1)
+	partBits      = 3
+	signaturePart = 1<<partBits - 1
+)
+
+func (k Key) tag(part int) uint64 { return keyedTag | k.ID<<partBits&(keyedTag-1) | uint64(part) }
+
+// keyed is what an Op has if its call is keyed.
+type keyed struct {
+	key   Key
+	call  Call // of the program; In and Out are those of the Op, except for a barrier
+	frame frame
+	prog  compiled
+	lanes []keyedLane
+
+	own, left   [4]uint64 // signatures, of this rank and of its left neighbour
+	give, take  keyedMessage
+	bell, bells []byte // what a barrier gathers
+
+	flying int   // messages in the engine
+	ready  bool  // a message has ended, or nothing was done yet
+	failed error // set before anything was sent
+}
+
+// keyedLane is what a lane needs beside its laneState, whose chunk it uses.
+type keyedLane struct {
+	message keyedMessage
+	scratch []byte // what is sent multiplied, and what is received to be reduced
+}
+
+// keyedMessage is a message of a keyed operation. The request comes first: see keyedOf.
+type keyedMessage struct {
+	req    p2p.Request
+	of     *keyed
+	posted bool
+	landed bool
+	err    error
+}
+
+// PostKeyed starts a keyed call. An invalid call fails immediately.
+func (c *Comm) PostKeyed(call *Call, key Key) (*Op, error) {
+	if err := c.allowed(call); err != nil {
+		return nil, err
+	}
+	if !call.Coll.Valid() || key.ID == 0 {
+		return nil, fault.New(fault.Invalid, "%v with key %x: only collectives have keys, which are not 0",
+			call.Coll, key.ID).In(c.label(), "")
+	}
+	op := ops.Get().(*Op)
+	op.set(c, call, 0, key.Within)
+	op.keyed = &keyed{key: key, ready: true}
+	c.launch(op)
+	return op, nil
+}
+
+// beginKeyed begins an operation that was posted. The caller holds the lock.
+func (c *Comm) beginKeyed(op *Op) {
+	c.keyed = append(c.keyed, op)
+	switch err := c.prepareKeyed(op); {
+	case err != nil && isSystem(err):
+		op.keyed.failed = err // it ends the Comm, which must not happen here
+	case err != nil: // every rank finds this reason in its own call
+		c.endKeyed(len(c.keyed)-1, err)
+	}
+}
+
+func (c *Comm) prepareKeyed(op *Op) error {
+	k := op.keyed
+	k.call = op.call
+	if c.opts.Keyed == nil {
+		return fault.New(fault.NotSupported, "this group has no plans for keyed calls")
+	}
+	if op.call.Coll == dtype.Barrier {
+		k.gatherBells(c.rank, c.size)
+	}
+	coll, root := k.call.Coll, k.call.Root
+	low, err := c.lowered(c.opts.Keyed, coll, root, k.call.Bytes())
+	if err != nil {
+		return err
+	}
+	if low.Slots || low.Counts || low.Signallers != nil {
+		return fault.New(fault.NotSupported, "plan %s has more than messages, so it is not for keyed calls", low.Name)
+	}
+	f := &k.frame
+	if coll == op.call.Coll {
+		if err := f.separate(op, low, c.rank); err != nil {
+			return err
+		}
+	}
+	if err := c.compile(&k.prog, low, &k.call, 0); err != nil {
+		return err
+	}
+	f.prog, f.op = &k.prog, op
+	f.lanes = make([]laneState, max(1, len(k.prog.Lanes)))
+	k.lanes = make([]keyedLane, len(f.lanes))
+	if k.prog.Tmp > 0 {
+		if err := f.allocate(&k.prog); err != nil {
+			return err
+		}
+	}
+	if c.size > 1 {
+		k.sign(c, op)
+	}
+	return nil
+}
+
+// gatherBells makes the call of a barrier: every rank gets a byte of every other one.
+func (k *keyed) gatherBells(rank, ranks int) {
+	k.bell, k.bells = make([]byte, 1), make([]byte, ranks)
+	k.call = Call{Coll: dtype.AllGather, Type: dtype.U8, In: []Block{{Ptr: address(&k.bell[0]), Count: 1}}}
+	for i := range ranks {
+		k.call.Out = append(k.call.Out, Block{Ptr: address(&k.bells[i]), Count: 1})
+	}
+}
+
+// sign exchanges signatures with the neighbours.
+func (k *keyed) sign(c *Comm, op *Op) {
+	print := Print(&op.call, 0)
+	k.own = [4]uint64{k.key.ID, print[0], print[1], print[2]}
+	k.give.req = p2p.Request{Peer: (c.rank + 1) % c.size, Send: true, Data: address(&k.own)}
+	k.take.req = p2p.Request{Peer: (c.rank + c.size - 1) % c.size, Data: address(&k.left)}
+	for _, m := range []*keyedMessage{&k.take, &k.give} {
+		m.req.Tag, m.req.Bytes = k.key.tag(signaturePart), len(k.own)*8
+		c.postKeyedMessage(k, m)
+	}
+}
+
+func (c *Comm) postKeyedMessage(k *keyed, m *keyedMessage) {
+	m.of, m.posted, m.landed, m.err = k, true, false, nil
+	k.flying++
+	c.p2p.Post(&m.req)
+}
+
+// keyedDone is messageDone for a message of a keyed operation.
+func keyedDone(req *p2p.Request, err error) {
+	m := keyedOf(req)
+	m.landed, m.err = true, err
+	m.of.flying--
+	m.of.ready = true
+}
+
+// advanceKeyed moves on the keyed operations of which messages have ended, and reports whether
+// there were any. The caller holds the lock.
+func (c *Comm) advanceKeyed() (moved bool) {
+	for i := 0; i < len(c.keyed); i++ {
+		op := c.keyed[i]
+		k := op.keyed
+		done, err := false, k.failed
+		for k.ready && err == nil {
+			k.ready, moved = false, true
+			if done, err = c.runKeyed(k); err == nil && k.take.landed {
+				err = k.compare()
+			}
+		}
+		switch {
+		case err != nil:
+			c.fail(op, err)
+			return true
+		case done && k.flying == 0:
+			c.endKeyed(i, nil)
+			i--
+		}
+	}
+	return moved
+}
+
+// compare checks the signature of the left neighbour.
+func (k *keyed) compare() error {
+	if err := k.take.err; err != nil {
+		return err
+	}
+	if k.give.landed && k.give.err != nil {
+		return k.give.err
+	}
+	if k.left == k.own {
+		return nil
+	}
+	peer := k.take.req.Peer
+	if k.left[0] != k.own[0] {
+		return fault.Peer(fault.Mismatch, peer,
+			"keys %x and %x cannot be told apart, so calls that belong to different callbacks have met", k.own[0], k.left[0])
+	}
+	mine, _ := decode(transport.Meta(k.own[1:]))
+	other, _ := decode(transport.Meta(k.left[1:]))
+	return fault.Peer(fault.Mismatch, peer,
+		"this rank called %s, rank %d called %s; all ranks of a group must make the same calls in the same callback",
+		mine.unnumbered(), peer, other.unnumbered())
+}
+
+// unnumbered is describe for a call without a number.
+func (f *fingerprint) unnumbered() string {
+	return strings.Replace(f.describe(askLength), " seq 0", "", 1)
+}
+
+// endKeyed ends a keyed operation, which has no messages in the engine.
+func (c *Comm) endKeyed(i int, err error) {
+	op, last := c.keyed[i], len(c.keyed)-1
+	c.keyed[i] = c.keyed[last]
+	c.keyed[last] = nil
+	c.keyed = c.keyed[:last]
+	f := &op.keyed.frame
+	f.free()
+	f.finish()
+	c.end(op, err)
+}
+
+// runKeyed continues the lanes as far as possible, and reports whether they have ended.
+func (c *Comm) runKeyed(k *keyed) (done bool, err error) {
+	f := &k.frame
+	for moved := true; moved; {
+		moved, done = false, true
+		for lane, steps := range k.prog.Lanes {
+			st := &f.lanes[lane]
+			for st.at < len(steps) {
+				b := &steps[st.at]
+				if b.Gated && f.closed(b.Gates) {
+					break
+				}
+				ended, err := c.stepKeyed(k, b, st, &k.lanes[lane])
+				if err != nil {
+					return false, err
+				}
+				if !ended {
+					break
+				}
+				*st = laneState{at: st.at + 1}
+				moved = true
+			}
+			done = done && st.at == len(steps)
+		}
+	}
+	return done, nil
+}
+
+// stepKeyed executes an instruction, and reports whether it has ended. A message of several chunks
+// is sent chunk by chunk.
+func (c *Comm) stepKeyed(k *keyed, b *program.Instruction, st *laneState, l *keyedLane) (done bool, err error) {
+	f, m := &k.frame, &l.message
+	switch b.Op {
+	case program.OpCopy:
+		if b.Way != program.WayNothing {
+			err = c.copy(f, b, &k.call)
+		}
+		return true, err
+	case program.OpReduce:
+		if b.Way != program.WayNothing {
+			err = c.reduce(f, b, &k.call)
+		}
+		return true, err
+	}
+	chunks := b.From
+	if b.Op == program.OpRecv {
+		chunks = b.To
+	}
+	for {
+		switch {
+		case m.posted && !m.landed:
+			return false, nil
+		case m.posted:
+			if m.posted = false; m.err != nil {
+				return false, m.err
+			}
+			if b.Op == program.OpRecv {
+				k.received(b, st.chunk, l)
+			}
+			st.chunk++
+		}
+		if st.chunk == len(chunks) {
+			return true, nil
+		}
+		k.address(b, &chunks[st.chunk], l)
+		c.postKeyedMessage(k, m)
+	}
+}
+
+// address sets where a chunk of a message is, and to whom it goes or from whom it comes.
+func (k *keyed) address(b *program.Instruction, chunk *program.Chunk, l *keyedLane) {
+	r, s, bytes := &l.message.req, b.Step, chunk.Bytes
+	r.Peer, r.Tag, r.Send, r.Data, r.Bytes = b.Peer, k.key.tag(s.Channel), b.Op == program.OpSend, nil, bytes
+	if bytes == 0 {
+		return
+	}
+	if r.Data = k.frame.in(&chunk.Operand, &k.call); r.Send && b.Plain || s.Kind == plan.Recv {
+		return
+	}
+	l.scratch = program.Resized(l.scratch, bytes)
+	if r.Send {
+		p := &k.prog
+		p.scale(address(&l.scratch[0]), r.Data, bytes/p.Elem, p.Pre)
+	}
+	r.Data = address(&l.scratch[0])
+}
+
+// received does the rest of a receive whose data has come.
+func (k *keyed) received(b *program.Instruction, chunk int, l *keyedLane) {
+	s, to := b.Step, &b.To[chunk]
+	if s.Kind != plan.Recv && to.Bytes > 0 {
+		f := &k.frame
+		k.prog.combine(s, f.in(&to.Operand, &k.call), f.in(&b.From[chunk].Operand, &k.call), l.message.req.Data, to.Bytes)
+	}
+}
+
+// awaited returns the ranks that a keyed operation waits for.
+func (k *keyed) awaited() (ranks []int) {
+	add := func(m *keyedMessage) {
+		if m.posted && !m.landed && !slices.Contains(ranks, m.req.Peer) && len(ranks) < mostWaits {
+			ranks = append(ranks, m.req.Peer)
+		}
+	}
+	for lane := range k.lanes {
+		add(&k.lanes[lane].message)
+	}
+	add(&k.take)
+	return ranks
+}
+
+const noKeyedCall = "no such call in the same callback on the other side"
+
+// timedOut is Comm.timedOut for a keyed operation.
+func (k *keyed) timedOut() *fault.Error {
+	ranks := k.awaited()
+	e := &fault.Error{Code: fault.Timeout, Peer: fault.NoPeer, Ranks: ranks, Text: "it does not end"}
+	if len(ranks) > 0 {
+		e.Peer, e.Text = ranks[0], fmt.Sprintf("%s (rank %d)", noKeyedCall, ranks[0])
+	}
+	return e
+}
+
+// where says in which callback the call was made.
+func (k *keyed) where() string {
+	if k.key.Within == 0 {
+		return fmt.Sprintf(", key %x", k.key.ID)
+	}
+	return fmt.Sprintf(", in a callback of seq %d", k.key.Within)
+}
