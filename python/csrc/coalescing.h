@@ -28,6 +28,7 @@ class BatchWork final : public EndingWork {
 
  private:
   void pursue(bool urgent) override;
+  LineagePtr trace_back() override;
   void finish();
 
   const Works works_;

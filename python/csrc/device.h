@@ -57,6 +57,8 @@ class DeviceWork final : public EndingWork {
 
  private:
   void pursue(bool urgent) override;
+  // Its futures are complete at once, so callbacks run where they are given.
+  LineagePtr trace_back() override { return nullptr; }
   // Makes a stream wait for the operation.
   void join(const c10::Stream& stream);
 

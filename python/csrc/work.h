@@ -61,6 +61,10 @@ class EndingWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  // What all ranks know of its futures; null if their callbacks need nothing (callbacks.h).
+  LineagePtr lineage();
+  // Whether get_future waits for the end.
+  bool futures_wait() const { return origin_.observers->members()->wait; }
   uint64_t getSequencenumber() const override { return seq_; }
   // Milliseconds from the call until its end was seen, with enableCollectivesTiming.
   float getDuration() const override;
@@ -94,6 +98,8 @@ class EndingWork : public c10d::Work {
   virtual void pursue(bool urgent) = 0;
   // Writes the results to the user's tensors.
   virtual void deliver() {}
+  // Makes the lineage.
+  virtual LineagePtr trace_back() = 0;
 
   const Origin origin_;
   uint64_t seq_ = 0; // of the last call to the core; set before settle
@@ -115,6 +121,7 @@ class EndingWork : public c10d::Work {
   // Indexed by urgent; guarded by mutex_, as are value_ and result_.
   bool pursued_[2] = {false, false};
   FuturePtr value_, result_;
+  LineagePtr lineage_; // guarded by mutex_
 };
 
 // One operation of torch: one operation of the core, or several (the coalesced forms).
@@ -146,6 +153,7 @@ class GocclWork : public EndingWork {
     if (work != 0) held_.works.push_back(work);
   }
   void deliver() override { held_.copy_back(); }
+  LineagePtr trace_back() override;
 
   Held held_;
 
@@ -153,6 +161,7 @@ class GocclWork : public EndingWork {
   void pursue(bool urgent) override;
 
   int source_ = GOCCL_ANY_SOURCE; // of a receive
+  uint64_t key_ = 0;              // of its last call; 0 for none
 };
 
 } // namespace goccl
