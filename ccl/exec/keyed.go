@@ -235,6 +235,7 @@ func (k *keyed) compare() error {
 
 // unnumbered is describe for a call without a number.
 func (f *fingerprint) unnumbered() string {
+	f.phase = phaseOf(0)
 	return strings.Replace(f.describe(askLength), " seq 0", "", 1)
 }
 

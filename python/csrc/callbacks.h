@@ -11,11 +11,12 @@
 //
 // Who may wait for whom: a collective in a callback waits for the same callback on the other ranks.
 // That runs when the operation has ended there, and ends on all ranks once all have called it. It
-// runs on a helper thread of its own (helper.h), or in then(), on a thread that gives its callbacks
-// in the order of the program, or in wait(). Callbacks of one future run one after the other in the
-// order in which they were given, on every rank; those of different futures never wait for each
-// other. So only then() on an operation that has ended can hold up what the program does next, for
-// as long as the other ranks have not come to their then().
+// runs on a helper thread, of which there are always enough (helper.h), or on a thread of the program:
+// in then(), if the operation has ended, or in wait() of its work. Callbacks of one future that a
+// helper runs follow each other in the order in which they were given; those of different futures
+// never wait for each other, nor for calls of the program. So a collective in a callback ends once
+// all ranks have given the callback. Only a thread of the program that runs one is held up until
+// then, as torch's contract has it for then().
 //
 // The key travels with the callback: Python's future of a work (goccl._futures.Future) tells the
 // thread that runs a callback in which one it is. The work of a call with a key has a future of this

@@ -15,7 +15,8 @@ std::shared_ptr<PythonFutureWrapper> wrapper_of(const py::object& future) {
 // A future of Python's class for a future of C++. torch makes no subclasses of futures that exist
 // already, so it is made for one of its own, which is replaced.
 py::object in_python(FuturePtr future, LineagePtr lineage) {
-  static PyObject* const type = py::object(py::module_::import("goccl._futures").attr("Future")).release().ptr();
+  static PyObject* type = nullptr; // guarded by the GIL, which an import may release
+  if (type == nullptr) type = py::object(py::module_::import("goccl._futures").attr("Future")).release().ptr();
   const py::object made = py::reinterpret_borrow<py::object>(type)(std::move(lineage));
   wrapper_of(made)->fut = std::move(future);
   return made;
