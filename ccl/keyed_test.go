@@ -101,7 +101,8 @@ func TestKeyedCalls(t *testing.T) {
 						var errs []error
 						for range 20 {
 							x := input(rank, 1000, 0)
-							errs = append(errs, ccl.AllReduce(background, comms[rank], x, x, ccl.Sum), same(x, sums(ranks, 1000, 0)))
+							err := ccl.AllReduce(background, comms[rank], x, x, ccl.Sum)
+							errs = append(errs, err, same(x, sums(ranks, 1000, 0)))
 						}
 						ordered <- errors.Join(errs...)
 					}()

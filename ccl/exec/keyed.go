@@ -57,7 +57,6 @@ type keyed struct {
 	call  Call // of the program; In and Out are those of the Op, except for a barrier
 	frame frame
 	prog  compiled
-	lanes []keyedLane
 
 	own, left   [4]uint64 // signatures, of this rank and of its left neighbour
 	give, take  keyedMessage
@@ -65,20 +64,13 @@ type keyed struct {
 
 	flying int   // messages in the engine
 	ready  bool  // a message has ended, or nothing was done yet
-	failed error // set before anything was sent
-}
-
-// keyedLane is what a lane needs beside its laneState, whose chunk it uses.
-type keyedLane struct {
-	message keyedMessage
-	scratch []byte // what is sent multiplied, and what is received to be reduced
+	failed error // of its memory, or of a message
 }
 
 // keyedMessage is a message of a keyed operation. The request comes first: see keyedOf.
 type keyedMessage struct {
 	req    p2p.Request
 	of     *keyed
-	posted bool
 	landed bool
 	err    error
 }
@@ -136,9 +128,8 @@ func (c *Comm) prepareKeyed(op *Op) error {
 	if err := c.compile(&k.prog, low, &k.call, 0); err != nil {
 		return err
 	}
-	f.prog, f.op = &k.prog, op
+	f.prog, f.op, f.keyed = &k.prog, op, k
 	f.lanes = make([]laneState, max(1, len(k.prog.Lanes)))
-	k.lanes = make([]keyedLane, len(f.lanes))
 	if k.prog.Tmp > 0 {
 		if err := f.allocate(&k.prog); err != nil {
 			return err
@@ -172,7 +163,7 @@ func (k *keyed) sign(c *Comm, op *Op) {
 }
 
 func (c *Comm) postKeyedMessage(k *keyed, m *keyedMessage) {
-	m.of, m.posted, m.landed, m.err = k, true, false, nil
+	m.of = k
 	k.flying++
 	c.p2p.Post(&m.req)
 }
@@ -194,7 +185,11 @@ func (c *Comm) advanceKeyed() (moved bool) {
 		done, err := false, k.failed
 		for k.ready && err == nil {
 			k.ready, moved = false, true
-			if done, err = c.runKeyed(k); err == nil && k.take.landed {
+			var s status
+			if s, err = c.runLanes(&k.frame, &k.call); err == nil {
+				done, err = s == finished, k.failed
+			}
+			if err == nil && k.take.landed {
 				err = k.compare()
 			}
 		}
@@ -224,7 +219,8 @@ func (k *keyed) compare() error {
 	peer := k.take.req.Peer
 	if k.left[0] != k.own[0] {
 		return fault.Peer(fault.Mismatch, peer,
-			"keys %x and %x cannot be told apart, so calls that belong to different callbacks have met", k.own[0], k.left[0])
+			"keys %x and %x cannot be told apart, so calls that belong to different callbacks have met",
+			k.own[0], k.left[0])
 	}
 	mine, _ := decode(transport.Meta(k.own[1:]))
 	other, _ := decode(transport.Meta(k.left[1:]))
@@ -251,111 +247,72 @@ func (c *Comm) endKeyed(i int, err error) {
 	c.end(op, err)
 }
 
-// runKeyed continues the lanes as far as possible, and reports whether they have ended.
-func (c *Comm) runKeyed(k *keyed) (done bool, err error) {
-	f := &k.frame
-	for moved := true; moved; {
-		moved, done = false, true
-		for lane, steps := range k.prog.Lanes {
-			st := &f.lanes[lane]
-			for st.at < len(steps) {
-				b := &steps[st.at]
-				if b.Gated && f.closed(b.Gates) {
-					break
-				}
-				ended, err := c.stepKeyed(k, b, st, &k.lanes[lane])
-				if err != nil {
-					return false, err
-				}
-				if !ended {
-					break
-				}
-				*st = laneState{at: st.at + 1}
-				moved = true
-			}
-			done = done && st.at == len(steps)
-		}
-	}
-	return done, nil
-}
-
-// stepKeyed executes an instruction, and reports whether it has ended. A message of several chunks
-// is sent chunk by chunk.
-func (c *Comm) stepKeyed(k *keyed, b *program.Instruction, st *laneState, l *keyedLane) (done bool, err error) {
-	f, m := &k.frame, &l.message
-	switch b.Op {
-	case program.OpCopy:
-		if b.Way != program.WayNothing {
-			err = c.copy(f, b, &k.call)
-		}
-		return true, err
-	case program.OpReduce:
-		if b.Way != program.WayNothing {
-			err = c.reduce(f, b, &k.call)
-		}
-		return true, err
-	}
+// message sends or receives the message of an instruction, chunk by chunk, as send and receive do
+// for other operations. It reports whether all of it has gone, or come; an error is left in k.
+func (c *Comm) message(k *keyed, b *program.Instruction, st *laneState) (done bool) {
 	chunks := b.From
 	if b.Op == program.OpRecv {
 		chunks = b.To
 	}
 	for {
-		switch {
-		case m.posted && !m.landed:
-			return false, nil
-		case m.posted:
-			if m.posted = false; m.err != nil {
-				return false, m.err
+		if m := st.message; m != nil {
+			if !m.landed {
+				return false
 			}
-			if b.Op == program.OpRecv {
-				k.received(b, st.chunk, l)
+			if m.err != nil {
+				k.failed = m.err
+				return false
 			}
+			k.received(b, st.chunk, m)
+			st.message = nil
 			st.chunk++
+			k.frame.moves++
 		}
 		if st.chunk == len(chunks) {
-			return true, nil
+			return true
 		}
-		k.address(b, &chunks[st.chunk], l)
-		c.postKeyedMessage(k, m)
+		st.message = k.place(b, &chunks[st.chunk])
+		c.postKeyedMessage(k, st.message)
 	}
 }
 
-// address sets where a chunk of a message is, and to whom it goes or from whom it comes.
-func (k *keyed) address(b *program.Instruction, chunk *program.Chunk, l *keyedLane) {
-	r, s, bytes := &l.message.req, b.Step, chunk.Bytes
-	r.Peer, r.Tag, r.Send, r.Data, r.Bytes = b.Peer, k.key.tag(s.Channel), b.Op == program.OpSend, nil, bytes
+// place returns the message of a chunk: to whom it goes, or from whom it comes, and where it is.
+// What is sent multiplied, or received to be reduced, has memory of its own.
+func (k *keyed) place(b *program.Instruction, chunk *program.Chunk) *keyedMessage {
+	m, s, bytes := new(keyedMessage), b.Step, chunk.Bytes
+	m.req = p2p.Request{Peer: b.Peer, Tag: k.key.tag(s.Channel), Send: b.Op == program.OpSend, Bytes: bytes}
 	if bytes == 0 {
-		return
+		return m
 	}
-	if r.Data = k.frame.in(&chunk.Operand, &k.call); r.Send && b.Plain || s.Kind == plan.Recv {
-		return
+	at := k.frame.in(&chunk.Operand, &k.call)
+	if m.req.Data = at; m.req.Send && b.Plain || s.Kind == plan.Recv {
+		return m
 	}
-	l.scratch = program.Resized(l.scratch, bytes)
-	if r.Send {
-		p := &k.prog
-		p.scale(address(&l.scratch[0]), r.Data, bytes/p.Elem, p.Pre)
+	m.req.Data = addressOf(make([]byte, bytes))
+	if p := &k.prog; m.req.Send {
+		p.scale(m.req.Data, at, bytes/p.Elem, p.Pre)
 	}
-	r.Data = address(&l.scratch[0])
+	return m
 }
 
 // received does the rest of a receive whose data has come.
-func (k *keyed) received(b *program.Instruction, chunk int, l *keyedLane) {
-	s, to := b.Step, &b.To[chunk]
-	if s.Kind != plan.Recv && to.Bytes > 0 {
-		f := &k.frame
-		k.prog.combine(s, f.in(&to.Operand, &k.call), f.in(&b.From[chunk].Operand, &k.call), l.message.req.Data, to.Bytes)
+func (k *keyed) received(b *program.Instruction, chunk int, m *keyedMessage) {
+	f, s := &k.frame, b.Step
+	if s.Kind == plan.RecvReduce && m.req.Bytes > 0 {
+		to, local := f.in(&b.To[chunk].Operand, &k.call), f.in(&b.From[chunk].Operand, &k.call)
+		k.prog.combine(s, to, local, m.req.Data, m.req.Bytes)
 	}
 }
 
 // awaited returns the ranks that a keyed operation waits for.
 func (k *keyed) awaited() (ranks []int) {
 	add := func(m *keyedMessage) {
-		if m.posted && !m.landed && !slices.Contains(ranks, m.req.Peer) && len(ranks) < mostWaits {
+		if m != nil && m.of != nil && !m.landed && !slices.Contains(ranks, m.req.Peer) && len(ranks) < mostWaits {
 			ranks = append(ranks, m.req.Peer)
 		}
 	}
-	for lane := range k.lanes {
-		add(&k.lanes[lane].message)
+	for lane := range k.frame.lanes {
+		add(k.frame.lanes[lane].message)
 	}
 	add(&k.take)
 	return ranks

@@ -84,7 +84,9 @@ class Callback {
   Callback(const Callback&) = delete;
 
   // The innermost one of this thread, or null.
-  static Callback* current() { return C10_LIKELY(running_.load(std::memory_order_relaxed) == 0) ? nullptr : innermost(); }
+  static Callback* current() {
+    return C10_LIKELY(running_.load(std::memory_order_relaxed) == 0) ? nullptr : innermost();
+  }
   // Whether its future is one of goccl's.
   bool seen() const { return lineage_ != nullptr; }
   // Sets the key of a collective of the group that this callback calls. Throws if it has none.
