@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
 )
 
 // Key names a call that the ranks match by its key, and not by the order of their calls.
@@ -63,4 +64,12 @@ func keyedAlgorithm(coll dtype.Collective, ranks int, bytes int64) string {
 		return "two_shot"
 	}
 	return "direct"
+}
+
+// Make is that of the planner, whose journal is about the other calls.
+func (p keyedPlanner) Make(algorithm int, spec plan.Spec) (*plan.Plan, error) {
+	told := p.told
+	p.told = nil
+	defer func() { p.told = told }()
+	return p.planner.Make(algorithm, spec)
 }

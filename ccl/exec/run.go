@@ -13,7 +13,7 @@ import (
 // kept from one operation to the next, so that running an operation allocates nothing.
 type frame struct {
 	prog        *compiled // nil: no operation is in flight
-	op          *Op       // the head of the queue, or keyed; nil while Run or Post try the operation before it is queued
+	op          *Op       // the head of the queue, or keyed; nil while Run or Post try it before it is queued
 	fingerprint transport.Meta
 	lanes       []laneState
 	shift       int     // of the program, in the current turn
