@@ -237,7 +237,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	e.log("INFO", "joined %d ranks%s: %s", e.cfg.Size, sizes(planner.hosts), summary(routes))
 	comm, err := exec.New(exec.Options{
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
-		Channels: channels, Window: shared, Planner: planner, Progress: e.node.progress, Timeout: e.cfg.Timeout,
+		Channels: channels, Window: shared, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
+		Timeout:  e.cfg.Timeout,
 		FastBF16: e.fastBF16(peers), Pinner: pinner(fabrics), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
 		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: control, Hosts: planner.hosts,
 		WarnAfter: e.cfg.Options.warnAfter(),

@@ -50,6 +50,7 @@ type Options struct {
 	Tune           string        // file with a table of measurements, as `goccl tune --measure` writes it
 	Spin           string        // microseconds that a wait stays awake; "" to learn it
 	FastBF16       bool          // sums of BF16 by AVX512_BF16, where all ranks have it
+	Futures        string        // the Python package: "wait", or "" for "callbacks": what get_future gives
 	Registered     string        // room for registered memory, like "16G"; "0" for none, "" for the default
 	IBHCA          string        // adapters of RDMA: "mlx5", "=mlx5_0:1,mlx5_1", "^mlx5_3"; "" for all
 	IBGIDIndex     string        // of RDMA: index of the GID of all ports; "" or "-1" to choose
@@ -156,6 +157,12 @@ var optionTable = []option{
 			"subnormal results zero; see docs/dtypes.md for what that gains.", true,
 		func(o *Options) string { return map[bool]string{true: "1"}[o.FastBF16] },
 		func(o *Options, v string) (err error) { o.FastBF16, err = onOff(v); return err }},
+	{"GOCCL_FUTURES", FuturesCallbacks, "str",
+		"What get_future() of an operation on CPU tensors gives. callbacks: a future that completes when the operation " +
+			"ends; the ranks match collectives in its callbacks by the callback. wait: it waits for the operation, and gives a " +
+			"complete future, whose callbacks run where they are given, so that their collectives have an order " +
+			"(docs/torch.md).", true,
+		func(o *Options) string { return o.Futures }, setFutures},
 	{"GOCCL_IB_GID_INDEX", "-1", "int",
 		"Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches furthest (RoCE v2 " +
 			"with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first. Where it is not set, " +
@@ -303,6 +310,24 @@ func setDeterminism(o *Options, v string) error {
 		o.Determinism = int(v[0] - '0')
 	default:
 		return fmt.Errorf("%q is not 2, 3 or 4", v)
+	}
+	return nil
+}
+
+// Values of Options.Futures.
+const (
+	FuturesCallbacks = "callbacks"
+	FuturesWait      = "wait"
+)
+
+func setFutures(o *Options, v string) error {
+	switch v {
+	case "", FuturesCallbacks:
+		o.Futures = ""
+	case FuturesWait:
+		o.Futures = v
+	default:
+		return fmt.Errorf("%q is not %s or %s", v, FuturesCallbacks, FuturesWait)
 	}
 	return nil
 }

@@ -5,4 +5,4 @@ const Version = "0.1.0"
 
 // PlanFormat counts incompatible changes of the plan language and of the data that travels between
 // ranks.
-const PlanFormat = 1
+const PlanFormat = 2

@@ -321,6 +321,34 @@ func (g *Group) Start(call *ccl.Call) (*ccl.Work, error) {
 	return comm.Start(call)
 }
 
+// StartKeyed is Start for a collective that is matched by its key. See ccl.Communicator.StartKeyed.
+func (g *Group) StartKeyed(call *ccl.Call, key ccl.Key) (*ccl.Work, error) {
+	comm, err := g.forKeyed(call)
+	if err != nil {
+		return nil, err
+	}
+	return comm.StartKeyed(call, key)
+}
+
+// RunKeyedSlice is StartKeyed as RunSlice is Start.
+func (g *Group) RunKeyedSlice(call *ccl.Call, key ccl.Key, d time.Duration) (*ccl.Work, error) {
+	comm, err := g.forKeyed(call)
+	if err != nil {
+		return nil, err
+	}
+	return comm.DoKeyedSlice(call, key, d)
+}
+
+func (g *Group) forKeyed(call *ccl.Call) (*ccl.Communicator, error) {
+	if g.place != nil {
+		return nil, g.elsewhere(title(call))
+	}
+	if comm := g.comm.Load(); comm != nil {
+		return comm, nil
+	}
+	return nil, g.absent(title(call))
+}
+
 // title describes a call, valid or not, in messages.
 func title(call *ccl.Call) string {
 	if call.Coll.Valid() {

@@ -110,7 +110,15 @@ typedef struct {
   const goccl_block* out;
   double factor;      /* GOCCL_PREMUL_SUM */
   int64_t timeout_ns; /* GOCCL_NO_TIMEOUT_GIVEN or > 0 */
+  uint64_t key;    /* of a keyed collective, else 0: see below */
+  uint64_t within; /* number of the operation in whose callback a keyed collective is called, for messages */
 } goccl_call;
+
+/* The ranks of a group match their collectives by the order in which they call them, except for those
+ * with a key: these are matched by it, whatever each rank calls before and meanwhile, so they need no
+ * order, and none waits for any other operation. A key is the same on all ranks, no other keyed
+ * collective of the group that has not ended has it, and its bits are those of a hash. goccl_run and
+ * goccl_start take keyed collectives; their *seq is goccl_call.within. */
 
 /* Options of a group. Strings are NUL-terminated; NULL is the empty string. */
 typedef struct {

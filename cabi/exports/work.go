@@ -46,6 +46,8 @@ func callOf(c *C.goccl_call, call *ccl.Call) error {
 	return nil
 }
 
+func keyOf(c *C.goccl_call) ccl.Key { return ccl.Key{ID: uint64(c.key), Within: uint64(c.within)} }
+
 func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
 
 //export goccl_go_run
@@ -62,7 +64,12 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, slice C.int64_t,
 	var call ccl.Call
 	if err = callOf(c, &call); err == nil {
 		var w *ccl.Work
-		if w, err = g.RunSlice(&call, time.Duration(max(slice, 0))); w != nil {
+		if d := time.Duration(max(slice, 0)); c.key != 0 {
+			w, err = g.RunKeyedSlice(&call, keyOf(c), d)
+		} else {
+			w, err = g.RunSlice(&call, d)
+		}
+		if w != nil {
 			*work = C.goccl_work(works.put(w))
 		}
 		if err == nil {
@@ -84,7 +91,12 @@ func goccl_go_start(group C.goccl_group, c *C.goccl_call,
 	if err = callOf(c, &call); err != nil {
 		return answer(err, record)
 	}
-	w, err := g.Start(&call)
+	var w *ccl.Work
+	if c.key != 0 {
+		w, err = g.StartKeyed(&call, keyOf(c))
+	} else {
+		w, err = g.Start(&call)
+	}
 	if err != nil {
 		return answer(err, record)
 	}

@@ -53,6 +53,7 @@ type Options struct {
 	Pollers  []transport.Poller
 	Doorbell *park.Doorbell
 	Planner  Planner
+	Keyed    Planner // of keyed calls, whose plans are made of messages; nil for none
 	Progress *Progress
 	Timeout  time.Duration // of calls that set none; 0 for none
 	FastBF16 bool          // use the kernels of kernel.Fast
@@ -104,6 +105,8 @@ type Comm struct {
 	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
 	p2p        *p2p.Engine
 	deadlines  deadlines
+	keyed      []*Op // keyed operations that have begun and not ended
+	stirred    []*Op // those of them of which a message has ended, or that have just begun
 	// Messages that the engine has: in all, and by peer; those from any source are behind the last.
 	messageCount int
 	messagesWith []int
@@ -250,6 +253,12 @@ func (c *Comm) post(call *Call, note uint64) (*Op, error) {
 		return nil, err
 	}
 	op := newOp(c, call, note)
+	c.launch(op)
+	return op, nil
+}
+
+// launch posts an operation for which its caller does not wait.
+func (c *Comm) launch(op *Op) {
 	op.notify = true
 	c.push(op)
 	// Advance once on this thread, so that data that fits the channels is on its way before the
@@ -261,7 +270,6 @@ func (c *Comm) post(call *Call, note uint64) (*Op, error) {
 		c.opts.Doorbell.Ring()
 	}
 	c.handOver()
-	return op, nil
 }
 
 // Run executes an operation on the calling thread, from posting to its end.
@@ -507,6 +515,8 @@ func (c *Comm) take() {
 		switch {
 		case c.broken != nil:
 			c.end(op, c.broken)
+		case op.keyed != nil:
+			c.beginKeyed(op)
 		case !op.call.Coll.Valid():
 			c.postMessage(op)
 		default:
@@ -536,7 +546,6 @@ func (c *Comm) end(op *Op, err error) {
 	}
 	// If a driver has looked at the clock since it was queued, it has waited long.
 	c.noteEnd(op.note, err, op.looked != c.deadlines.looks)
-	c.deadlines.drop(op)
 	outcome := opDone
 	if err != nil {
 		if c.stop.Load() != nil { // model: none: it only tells
@@ -556,8 +565,8 @@ func (c *Comm) end(op *Op, err error) {
 }
 
 // lowered finds or makes the lowered plan of a collective.
-func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
-	key := planKey{coll: coll, algorithm: c.opts.Planner.Choose(coll, c.size, bytes)}
+func (c *Comm) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
+	key := planKey{coll: coll, algorithm: by.Choose(coll, c.size, bytes)}
 	if coll.Rooted() {
 		key.root = root
 	}
@@ -568,7 +577,7 @@ func (c *Comm) lowered(coll dtype.Collective, root int, bytes int64) (*program.L
 		c.recent, c.recentLow = key, low
 		return low, nil
 	}
-	p, err := c.opts.Planner.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: c.size, Root: key.root})
+	p, err := by.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: c.size, Root: key.root})
 	if err != nil {
 		return nil, err
 	}
@@ -589,7 +598,7 @@ func (c *Comm) begin(op *Op) error {
 		f.op = op
 		return c.start(&x.compiled, call, op.seq)
 	}
-	low, err := c.lowered(call.Coll, call.Root, call.Bytes())
+	low, err := c.lowered(c.opts.Planner, call.Coll, call.Root, call.Bytes())
 	if err != nil {
 		if f, ok := err.(*fault.Error); ok {
 			return f

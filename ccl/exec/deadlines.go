@@ -3,8 +3,6 @@ package exec
 import (
 	"container/heap"
 	"math"
-	"sync/atomic"
-	"time"
 )
 
 // deadlines knows when the operations of a Comm time out.
@@ -20,17 +18,16 @@ import (
 // "From when" means from the next look of a driver: most operations end before that, and reading
 // the clock would take a considerable part of their time.
 //
-// A deadline that SetDeadline gives counts from its call.
+// Keyed operations are in lines, too.
 //
-// Only the lock's holder uses the fields, except for asked.
+// Only the lock's holder uses the fields.
 type deadlines struct {
-	looks  uint64                // counts the looks at the clock
-	turn   int64                 // since when the head has its turn; 0 before the first look
-	lines  map[int64]*line       // by timeout
-	recent *line                 // the line of the message that was posted last
-	stale  []*line               // those that have changed since the last look
-	alarms alarms                // of the lines, and of SetDeadline
-	asked  atomic.Pointer[alarm] // by SetDeadline, and not in alarms yet
+	looks  uint64          // counts the looks at the clock
+	turn   int64           // since when the head has its turn; 0 before the first look
+	lines  map[int64]*line // by timeout
+	recent *line           // the line of the message that was posted last
+	stale  []*line         // those that have changed since the last look
+	alarms alarms
 }
 
 // mostIdleLines is how many lines are kept although they may be empty.
@@ -39,25 +36,17 @@ const mostIdleLines = 64
 // line is the messages with one timeout, in the order of posting. Messages that were posted between
 // two looks were first seen at the same time, so only the first of them keeps it, in Op.seen.
 type line struct {
-	alarm       // of first
 	timeout     int64
 	first, last *Op
 	fresh       *Op   // the first one that was posted since the last look
 	since       int64 // from when the timeout of first counts; 0: from the next look on
 	changed     bool  // it is in stale
+	at          int64 // when first times out, monotonic nanoseconds
+	place       int   // in alarms, from 1; 0 for none
 }
 
-// alarm is a time at which operations fail: op if it is set, else the first one of a line.
-type alarm struct {
-	at    int64 // monotonic nanoseconds
-	place int   // in alarms, from 1; 0 for none
-	op    *Op   // which the alarm holds
-	line  *line
-	next  *alarm // in asked
-}
-
-// alarms is a heap: the earliest one is the first.
-type alarms []*alarm
+// alarms is a heap of lines: that whose first one times out next is the first.
+type alarms []*line
 
 func (h alarms) Len() int           { return len(h) }
 func (h alarms) Less(i, j int) bool { return h[i].at < h[j].at }
@@ -67,7 +56,7 @@ func (h alarms) Swap(i, j int) {
 }
 
 func (h *alarms) Push(x any) {
-	a := x.(*alarm)
+	a := x.(*line)
 	*h = append(*h, a)
 	a.place = len(*h)
 }
@@ -81,8 +70,8 @@ func (h *alarms) Pop() any {
 	return a
 }
 
-// set makes an alarm ring at a time, or never if that is math.MaxInt64.
-func (h *alarms) set(a *alarm, at int64) {
+// set sets when the first one of a line times out; never if that is math.MaxInt64.
+func (h *alarms) set(a *line, at int64) {
 	switch a.at = at; {
 	case at == math.MaxInt64:
 		if a.place > 0 {
@@ -105,7 +94,6 @@ func (d *deadlines) add(op *Op) {
 				d.lines = map[int64]*line{}
 			}
 			l = &line{timeout: op.timeout}
-			l.alarm.line = l
 			d.lines[op.timeout] = l
 		}
 		d.recent = l
@@ -158,7 +146,7 @@ func (d *deadlines) remove(op *Op, well bool) {
 	op.line, op.prev, op.next = nil, nil, nil
 }
 
-// refresh sets the alarms of the lines that have changed, and those that SetDeadline asks for.
+// refresh sets the alarms of the lines that have changed.
 func (d *deadlines) refresh() {
 	for _, l := range d.stale {
 		l.changed = false
@@ -172,7 +160,7 @@ func (d *deadlines) refresh() {
 			}
 			at = l.since + l.timeout
 		}
-		d.alarms.set(&l.alarm, at)
+		d.alarms.set(l, at)
 		if l.first == nil && len(d.lines) > mostIdleLines {
 			delete(d.lines, l.timeout)
 			if d.recent == l {
@@ -182,33 +170,6 @@ func (d *deadlines) refresh() {
 	}
 	clear(d.stale)
 	d.stale = d.stale[:0]
-	if d.asked.Load() == nil {
-		return
-	}
-	for a := d.asked.Swap(nil); a != nil; {
-		next, op := a.next, a.op
-		a.next = nil
-		switch {
-		case !pending(op.state.Load()): // model: none: only the lock's holder, who is here, ends it
-			op.release()
-		case op.limit == nil:
-			op.limit = a
-			d.alarms.set(a, a.at)
-		default:
-			d.alarms.set(op.limit, min(a.at, op.limit.at))
-			op.release()
-		}
-		a = next
-	}
-}
-
-// drop removes the alarm of an operation that has ended.
-func (d *deadlines) drop(op *Op) {
-	if a := op.limit; a != nil {
-		op.limit = nil
-		d.alarms.set(a, math.MaxInt64)
-		op.release()
-	}
 }
 
 // oldest returns the message that was posted first and has not ended, or nil.
@@ -219,21 +180,6 @@ func (d *deadlines) oldest() (op *Op) {
 		}
 	}
 	return op
-}
-
-// SetDeadline has the operation fail d from now, if that is earlier than its deadline.
-func (op *Op) SetDeadline(d time.Duration) {
-	c := op.comm
-	a := &alarm{at: now() + int64(max(d, 0)), op: op}
-	op.holders.Add(1)
-	for {
-		a.next = c.deadlines.asked.Load()
-		if c.deadlines.asked.CompareAndSwap(a.next, a) {
-			break
-		}
-	}
-	c.opts.Doorbell.Ring()
-	c.handOver()
 }
 
 // headDue returns the deadline of the collective in flight, math.MaxInt64 for none.
@@ -274,7 +220,7 @@ func (c *Comm) nextDeadline() int64 {
 }
 
 // expire fails operations that are past their deadlines, once an inquiry has found out why. A
-// message fails alone; a collective fails with the whole Comm.
+// message fails alone; a collective, keyed or not, fails with the whole Comm.
 func (c *Comm) expire() {
 	d, t := &c.deadlines, now()
 	d.refresh()
@@ -283,18 +229,14 @@ func (c *Comm) expire() {
 		return
 	}
 	for ; late(); d.refresh() {
-		c.take() // what SetDeadline was called for may not be in the queues yet
-		a := d.alarms[0]
-		op := a.op
-		if op == nil {
-			op = a.line.first
-		}
-		if op.call.Coll.Valid() {
+		l := d.alarms[0]
+		op := l.first
+		if op.keyed != nil {
 			c.fail(op, c.timedOut(op))
 			return
 		}
 		if !c.p2p.Cancel(&op.req, c.timedOut(op)) {
-			d.alarms.set(a, math.MaxInt64) // it is ending
+			d.alarms.set(l, math.MaxInt64) // it is ending
 		}
 	}
 	if c.headDue() <= t {
@@ -303,8 +245,7 @@ func (c *Comm) expire() {
 }
 
 // countMessage counts a message with a peer that was posted, or that has ended if by is -1.
-func (c *Comm) countMessage(op *Op, by int) {
-	peer := op.req.Peer
+func (c *Comm) countMessage(peer, by int) {
 	if peer < 0 || peer >= c.size {
 		peer = c.size // any source
 	}

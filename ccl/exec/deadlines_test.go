@@ -14,11 +14,7 @@ func (d *deadlines) next() (int64, *Op) {
 	if len(d.alarms) == 0 {
 		return math.MaxInt64, nil
 	}
-	a := d.alarms[0]
-	if a.op != nil {
-		return a.at, a.op
-	}
-	return a.at, a.line.first
+	return d.alarms[0].at, d.alarms[0].first
 }
 
 // TestLine: however many messages there are, a look sees the first of each line; its clock starts

@@ -53,6 +53,9 @@ func (c *Comm) advance() bool {
 	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || c.messageCount > 0 {
 		moved = c.p2p.Advance() || moved
 	}
+	if len(c.stirred) > 0 {
+		moved = c.advanceKeyed() || moved
+	}
 	return moved
 }
 

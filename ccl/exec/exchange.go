@@ -30,7 +30,7 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 	if call.Coll == dtype.AllToAll {
 		x.Row = c.size
 	}
-	gather, err := c.lowered(dtype.AllGather, 0, int64(c.size)*int64(x.Row)*8)
+	gather, err := c.lowered(c.opts.Planner, dtype.AllGather, 0, int64(c.size)*int64(x.Row)*8)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *Comm) counted(f *frame) (status, error) {
 	}
 	f.counting = false // not before: the proof of a mismatch is of the operation, not of the exchange
 	if op.call.Coll == dtype.AllToAll {
-		if low, err = c.lowered(dtype.AllToAll, 0, int64(total)/int64(c.size)); err != nil {
+		if low, err = c.lowered(c.opts.Planner, dtype.AllToAll, 0, int64(total)/int64(c.size)); err != nil {
 			return refused, err
 		}
 		if err := f.separate(op, low, c.rank); err != nil {

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
@@ -60,15 +59,13 @@ var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", 
 // timedOut returns the error of an operation that is past its deadline. It names the ranks that are
 // to blame, or else those that the operation was waiting for.
 func (c *Comm) timedOut(op *Op) *fault.Error {
-	f := &c.frame
-	if op.call.Coll.Valid() && op != f.op && f.op != nil && now() < c.deadlines.turn+int64(stall) {
-		return &fault.Error{Code: fault.Timeout, Peer: fault.NoPeer, Text: fmt.Sprintf(
-			"it is behind %d operations, which go on: %s began less than %v ago",
-			op.seq-f.op.seq, f.op.describe(), stall)}
-	}
 	if e := c.blame(op); e != nil {
 		return e
 	}
+	if op.keyed != nil {
+		return op.keyed.timedOut()
+	}
+	f := &c.frame
 	if op != f.op {
 		text, peer := "its turn did not come", fault.NoPeer
 		if !op.call.Coll.Valid() {
@@ -102,9 +99,6 @@ func (c *Comm) timedOut(op *Op) *fault.Error {
 	}
 	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
 }
-
-// stall is how long an operation is in flight before the group counts as one that does not move.
-const stall = time.Second
 
 const noMatch = "no matching call on the other side"
 
@@ -164,6 +158,11 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.finish()
 	c.frame.free()
 	c.p2p.Fail(err)
+	for len(c.keyed) > 0 {
+		c.endKeyed(c.keyed[0], err)
+	}
+	clear(c.stirred)
+	c.stirred = c.stirred[:0]
 	for _, link := range c.opts.Links {
 		if link != nil {
 			link.Leave(why)

@@ -18,6 +18,9 @@ const (
 // send puts fragments of the message into the channel until the channel's space, or what the gates
 // let through, is used up. It reports whether the message is complete.
 func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
+	if f.keyed != nil {
+		return c.message(f.keyed, b, st)
+	}
 	src, limit := b.From, f.limit(b.Gates)
 	all := program.Total(src)
 	ch, in := c.planChannel(b.Step), c.gatherer(b, all)
@@ -76,6 +79,9 @@ func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call)
 // receive takes the fragments of the message that have arrived out of the channel. It reports
 // whether the message is complete.
 func (c *Comm) receive(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool, err error) {
+	if f.keyed != nil {
+		return c.message(f.keyed, b, st), nil
+	}
 	dst, s := b.To, b.Step
 	all := program.Total(dst)
 	ch := c.planChannel(s)

@@ -169,6 +169,11 @@ func (c *Comm) standing() standing {
 		return standing{Seq: op.seq, Op: op.describe(), Waits: waits}
 	}
 	s := c.idleSince()
+	if len(c.keyed) > 0 {
+		op := c.keyed[0]
+		s.Op, s.Waits = op.describe(), op.keyed.awaited()
+		return s
+	}
 	if c.messageCount == 0 || c.waiting.Load() == 0 { // model: none: as above
 		return s // receives that were posted, and for which nobody waits, hold nobody up
 	}
@@ -400,7 +405,10 @@ func (c *Comm) blame(op *Op) *fault.Error {
 	waits, where := c.awaited()
 	if op != c.frame.op {
 		waits = nil
-		if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
+		if op.keyed != nil {
+			waits = op.keyed.awaited()
+			where = slices.Repeat([]string{noKeyedCall}, len(waits))
+		} else if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
 			waits, where = []int{peer}, []string{noMatch}
 		}
 	}
@@ -449,7 +457,7 @@ func (s *standing) guilt(answered bool, op *Op) string {
 		return "does not answer: its process is stopped, or its host silent"
 	case s.Busy || s.Op != "": // it is at work, or waits itself
 		return ""
-	case op.call.Coll.Valid() && s.Seq >= op.seq: // it has done its part
+	case op.call.Coll.Valid() && op.keyed == nil && s.Seq >= op.seq: // it has done its part
 		return ""
 	case s.Seq == 0:
 		return "is in no call, and has not made one yet"

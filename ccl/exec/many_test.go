@@ -2,7 +2,6 @@ package exec_test
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -208,46 +207,5 @@ func TestStalledTogether(t *testing.T) {
 	done, err := patient.Done()
 	require.False(t, done, err)
 	require.Nil(t, comms[0].Failure())
-	patient.SetDeadline(timeout)
-	require.ErrorIs(t, patient.Wait(nil), fault.Timeout)
 	patient.Free()
-}
-
-// TestDeadlineBehindOthers: SetDeadline counts from its call also for an operation that waits for
-// its turn, and nobody is blamed while the queue moves.
-func TestDeadlineBehindOthers(t *testing.T) {
-	comms := join(t, "shm", 2, oneShot.of)
-	const ahead = 50
-	x := make([]float32, ahead+1)
-	var ends atomic.Int32
-	ops := postMany(t, comms[0], ahead+1, &ends, elementSums(x, x))
-	last := ops[ahead]
-	last.SetDeadline(time.Hour)
-	last.SetDeadline(400 * time.Millisecond)
-	last.SetDeadline(time.Hour)
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() { // the queue moves, but not fast enough
-		y := make([]float32, 1)
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-				if i < ahead-1 {
-					comms[1].Run(sumCall(y, y))
-				}
-			}
-		}
-	})
-	err := last.Wait(nil)
-	close(stop)
-	group.Wait()
-	require.ErrorIs(t, err, fault.Timeout)
-	var f *fault.Error
-	require.ErrorAs(t, err, &f)
-	require.Equal(t, fault.NoPeer, f.Peer, "%v", err)
-	require.Regexp(t, `behind \d+ operations, which go on: all_reduce of 1 x f32 \(sum\), seq \d+ began less than 1s ago`,
-		err.Error())
-	free(ops)
 }

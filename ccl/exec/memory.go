@@ -27,6 +27,9 @@ func bytesAt(a address, n int) []byte { return unsafe.Slice((*byte)(a), n) }
 // addressOf returns the address of the first element of s.
 func addressOf[T any](s []T) address { return address(unsafe.SliceData(s)) }
 
+// keyedOf returns the message of a keyed operation that a request of the p2p engine belongs to.
+func keyedOf(req *p2p.Request) *keyedMessage { return (*keyedMessage)(address(req)) }
+
 // opOf returns the operation that a request of the p2p engine belongs to.
 func opOf(req *p2p.Request) *Op {
 	return (*Op)(unsafe.Add(address(req), -int(unsafe.Offsetof(Op{}.req))))

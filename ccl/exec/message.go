@@ -107,7 +107,7 @@ func (op *Op) request(call *Call) {
 		b = call.In
 	}
 	r := &op.req // field by field: the others belong to the engine, which leaves them idle
-	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, call.Tag, b[0].Ptr, b[0].Count*call.Type.Size(), send
+	r.Peer, r.Tag, r.Data, r.Bytes, r.Send = call.Root, uint64(call.Tag), b[0].Ptr, b[0].Count*call.Type.Size(), send
 }
 
 func (c *Comm) postMessage(op *Op) {
@@ -119,15 +119,19 @@ func (c *Comm) postMessage(op *Op) {
 // keepMessage adds op to the messages whose deadlines are checked.
 func (c *Comm) keepMessage(op *Op) {
 	c.deadlines.add(op)
-	c.countMessage(op, 1)
+	c.countMessage(op.req.Peer, 1)
 	c.countReceive(op, 1)
 }
 
 // messageDone is called by the engine when a send or receive has ended.
 func (c *Comm) messageDone(req *p2p.Request, err error) {
+	if req.Tag >= keyedTag {
+		c.keyedDone(req, err)
+		return
+	}
 	op := opOf(req)
 	c.deadlines.remove(op, err == nil)
-	c.countMessage(op, -1)
+	c.countMessage(op.req.Peer, -1)
 	c.countReceive(op, -1)
 	if err == nil && !req.Send {
 		op.source = req.Source

@@ -32,10 +32,10 @@ type Op struct {
 	seq     uint64 // position among the collectives or among the point-to-point operations of the Comm, from 1
 	timeout int64  // nanoseconds, 0 for none
 	looked  uint64 // deadlines.looks when it was queued
-	limit   *alarm // that SetDeadline asked for
-	line    *line  // of a message
+	line    *line  // of a message, or of a keyed operation
 	seen    int64  // in the line
 	req     p2p.Request
+	keyed   *keyed // nil for other calls
 
 	state   atomic.Uint32
 	watch   sync.Mutex    // of onEnd
@@ -111,7 +111,7 @@ func (op *Op) release() {
 	if op.holders.Add(-1) == 0 {
 		// The pool must not keep the caller's memory alive.
 		op.forget()
-		op.call = Call{}
+		op.call, op.keyed = Call{}, nil
 		ops.Put(op)
 	}
 }
@@ -171,6 +171,9 @@ func (op *Op) Source() int { return op.source }
 
 // describe names the operation in errors.
 func (op *Op) describe() string {
+	if op.keyed != nil {
+		return op.call.String() + op.keyed.where()
+	}
 	return op.call.String() + ", seq " + strconv.FormatUint(op.seq, 10)
 }
 

@@ -13,7 +13,7 @@ import (
 // kept from one operation to the next, so that running an operation allocates nothing.
 type frame struct {
 	prog        *compiled // nil: no operation is in flight
-	op          *Op       // the head of the queue; nil while Run or Post try the operation before it is queued
+	op          *Op       // the head of the queue, or keyed; nil while Run or Post try it before it is queued
 	fingerprint transport.Meta
 	lanes       []laneState
 	shift       int     // of the program, in the current turn
@@ -33,6 +33,7 @@ type frame struct {
 	size    int
 	pinner  mem.Pinner // nil for none
 	copied  *mem.Block // a copy of In, if the plan does not run in place
+	keyed   *keyed     // the operation, if it is keyed, whose messages go another way; else nil
 	operands
 	exposure
 	asking
@@ -42,6 +43,7 @@ type frame struct {
 // moved bytes are done; they end at offset off of chunk number chunk of its message.
 type laneState struct {
 	at, chunk, off, moved int
+	message               *keyedMessage // of a keyed operation: of this chunk; nil if it has not begun
 }
 
 type status int

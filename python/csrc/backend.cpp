@@ -46,6 +46,7 @@ std::string member(const GocclOptions& options, int rank, int size) {
 GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr options, goccl_group group)
     : Backend(rank, size), store_(std::move(store)), meeting_(store_), options_(std::move(options)), group_(group),
       member_(member(*options_, rank, size)), identity_(random_name()) {
+  use_members();
   if (!options_->trace_prefix.empty()) {
     const std::string path = c10::str(options_->trace_prefix, global_rank(rank));
     if (options_->trace_failures) observers_->trace_to(path);
@@ -132,6 +133,25 @@ void GocclBackend::abort(const std::string& reason) {
     const int rc = lib.group_abort(each, reason.c_str(), error);
     return rc == GOCCL_CLOSED ? GOCCL_OK : rc;
   });
+}
+
+void GocclBackend::use_members() {
+  Members members{std::hash<std::string>()(options_->group_name), options_->global_ranks_in_group,
+                  options_->strangers, options_->wait_futures};
+  for (size_t i = members.ranks.size(); i < static_cast<size_t>(getSize()); i++) members.ranks.push_back(i);
+  observers_->use_members(std::make_shared<const Members>(std::move(members)));
+}
+
+void GocclBackend::place(Request& request) {
+  Callback* const callback = Callback::current();
+  if (C10_LIKELY(callback == nullptr) || getSize() == 1) return;
+  try {
+    callback->key(request, observers_->members());
+  } catch (const c10::Error& e) {
+    // Other ranks may have taken this call for one of the program.
+    if (!callback->seen()) abort(e.what_without_backtrace());
+    throw;
+  }
 }
 
 void GocclBackend::describe() const {

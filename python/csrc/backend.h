@@ -36,6 +36,7 @@ struct GocclOptions final : c10d::Backend::Options {
   // groups of this process: after merge, and where reconfigure replaces members.
   bool strangers = false;
   bool blocking_wait = false; // whether wait() of an operation on a device waits for the device
+  bool wait_futures = false;  // whether get_future() of an operation on the host waits for its end
 };
 
 using GroupOptionsPtr = c10::intrusive_ptr<GocclOptions>;
@@ -205,6 +206,10 @@ class GocclBackend final : public c10d::Backend {
   // The beginning of messages.
   Caller caller(const Kind& kind) const { return {kind, member_, getRank(), getSize()}; }
   goccl_group_state state() const;
+  // Tells the observers who the members are.
+  void use_members();
+  // Gives the collective a key if a callback calls it (callbacks.h).
+  void place(Request& request);
   // Throws if the group was shut down.
   void check_open(const char* title) const;
   // The handle of the group; throws if this is a forked child, with a message that names the call:

@@ -3,11 +3,24 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "future.h"
 #include "helper.h"
+#include "sparse.h"
 
 namespace py = pybind11;
 using namespace goccl;
 using NoGil = py::call_guard<py::gil_scoped_release>;
+
+namespace {
+// Because its type is known, a Work is found at once, and is dropped without releasing the GIL, which
+// torch does for Works whose destruction may wait for other threads. These never wait.
+template <typename W, typename Base>
+void add_work(py::module_& m, const char* name) {
+  py::class_<W, c10::intrusive_ptr<W>, Base>(m, name)
+      .def("get_future", [](W& self) { return python_future(self, false); })
+      .def("get_future_result", [](W& self) { return python_future(self, true); });
+}
+} // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   py::module_::import("torch.distributed"); // the base classes are registered there
@@ -21,6 +34,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("trace_failures", &GocclOptions::trace_failures)
       .def_readwrite("strangers", &GocclOptions::strangers)
       .def_readwrite("blocking_wait", &GocclOptions::blocking_wait)
+      .def_readwrite("wait_futures", &GocclOptions::wait_futures)
       .def("__copy__", [](const GocclOptions& self) { return c10::make_intrusive<GocclOptions>(self); })
       .def("__deepcopy__", [](const GocclOptions& self, py::dict) { return c10::make_intrusive<GocclOptions>(self); });
 
@@ -43,11 +57,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       // does not.
       .def("perform_nocolor_split", [](GocclBackend&, const py::object&) {}, py::arg("device"));
 
-  // It has no methods of its own. Because its type is known, a Work is found at once, and is
-  // dropped without releasing the GIL, which torch does for Works whose destruction may wait for
-  // other threads. This one's never waits.
-  py::class_<GocclWork, c10::intrusive_ptr<GocclWork>, c10d::Work>(m, "GocclWork");
-
+  py::class_<Lineage, LineagePtr>(m, "Lineage");
+  m.def("then", &then, py::arg("future"), py::arg("lineage"), py::arg("callback"));
+  m.def("add_done_callback", &add_done_callback, py::arg("future"), py::arg("lineage"), py::arg("callback"));
+  add_work<GocclWork, c10d::Work>(m, "GocclWork");
+  add_work<SparseWork, GocclWork>(m, "SparseWork");
+  add_work<BatchWork, c10d::Work>(m, "BatchWork");
   py::class_<DeviceWork, c10::intrusive_ptr<DeviceWork>, c10d::Work>(m, "DeviceWork");
 
   m.def("load", &load, py::arg("path"), NoGil());

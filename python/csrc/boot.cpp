@@ -63,6 +63,7 @@ c10::intrusive_ptr<GocclBackend> GocclBackend::create(const StorePtr& store, int
   TORCH_CHECK_VALUE(store, "goccl: a process group needs a store; make groups with torch.distributed");
   TORCH_CHECK(lib.group_open != nullptr, "goccl: libgoccl is not loaded; make groups with torch.distributed");
   check_not_forked("goccl");
+  if (size > 1) Callback::refuse("goccl: making a group");
   bool later = false; // the group gets its members later
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   later = options->enable_reconfigure;

@@ -71,6 +71,19 @@ std::optional<c10::Stream> BatchWork::on_stream() {
   return one;
 }
 
+// Messages of a block add nothing.
+LineagePtr BatchWork::trace_back() {
+  uint64_t id = 0, seq = 0;
+  LineagePtr last;
+  for (const auto& work : works_) {
+    LineagePtr of = work->lineage();
+    if (!of) return nullptr;
+    if (of->known()) id = mixed(id, of->id), seq = of->seq;
+    if (!last || of->known()) last = std::move(of);
+  }
+  return last->known() ? std::make_shared<Lineage>(last->group, mixed(id, 3), seq) : last;
+}
+
 void BatchWork::pursue(bool) {
   auto left = std::make_shared<std::atomic<size_t>>(works_.size());
   auto self = c10::intrusive_ptr<BatchWork>::reclaim_copy(this);

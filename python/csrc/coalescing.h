@@ -30,6 +30,7 @@ class BatchWork final : public EndingWork {
  private:
   void pursue(bool urgent) override;
   std::exception_ptr failure() const override;
+  LineagePtr trace_back() override;
   void finish();
 
   const Works works_;

@@ -115,6 +115,8 @@ bool check_wholes(const Caller& caller, const Tensors& wholes, const char* role,
 
 WorkPtr GocclBackend::issue(Request& request, bool asynchronous, at::TensorList inputs) {
   const bool watched = observers_->any();
+  const bool message = request.call.coll == GOCCL_SEND || request.call.coll == GOCCL_RECV;
+  if (C10_UNLIKELY(Callback::current() != nullptr) && !message) place(request);
   request.call.batch = coalescing_.open();
   if (!request.device.is_cpu()) {
     if (watched) lengthen(request);
@@ -171,6 +173,7 @@ WorkPtr GocclBackend::coalesced(const Kind& kind, Tensors& inputs, const Opts& o
   }
   const uint32_t open = coalescing_.open(), batch = open != 0 ? open : Coalescing::next_number();
   for (Request& request : requests) {
+    place(request);
     if (separate) request.held.copies.clear();
     request.call.batch = batch;
     if (C10_UNLIKELY(observers_->any())) lengthen(request);

@@ -58,6 +58,8 @@ class DeviceWork final : public EndingWork {
   void pursue(bool urgent) override;
   // With a limit it waits for the device.
   std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
+  // Its futures are complete at once, so callbacks run where they are given.
+  LineagePtr trace_back() override { return nullptr; }
   // Makes a stream wait for the operation.
   void join(const c10::Stream& stream);
 

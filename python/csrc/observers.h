@@ -13,6 +13,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "callbacks.h"
 #include "library.h"
 
 namespace goccl {
@@ -154,6 +155,10 @@ class Observers {
   // The group was made anew.
   void reset() { error_ = c10d::ErrorType::SUCCESS; }
 
+  // What callbacks need to know of the group; set before its first operation.
+  MembersPtr members() const { return std::atomic_load(&members_); }
+  void use_members(MembersPtr members) { std::atomic_store(&members_, std::move(members)); }
+
  private:
   friend class Watch;
   using Milliseconds = std::chrono::milliseconds;
@@ -172,6 +177,7 @@ class Observers {
   void set_extension(Milliseconds added, Milliseconds ended);
 
   std::string trace_; // a path
+  MembersPtr members_;
   Hooks<AbortHook> abort_hooks_;
   Hooks<EndHook> end_hooks_;
   std::atomic<int> interested_{0};                               // end hooks, plus one while time is added

@@ -36,6 +36,7 @@ WorkPtr GocclBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 void GocclBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  if (getSize() > 1) Callback::refuse(c10::str(caller(kMonitoredBarrier)));
   Request request(caller(kMonitoredBarrier), c10d::kUnsetTimeout);
   const bool given = opts.timeout != c10d::kUnsetTimeout;
   const int64_t timeout = std::chrono::nanoseconds(std::max(opts.timeout, std::chrono::milliseconds(0))).count();

@@ -82,6 +82,7 @@ void GocclBackend::become(GocclBackend& next) {
   member_ = member(*options_, rank_, size_);
   options_->global_ranks_in_group = next.options_->global_ranks_in_group;
   described_ = false;
+  use_members();
   observers_->reset();
 }
 

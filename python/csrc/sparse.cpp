@@ -1,5 +1,7 @@
 // all_reduce of sparse (COO) tensors. The core does the reduction (goccl_group_sparse_all_reduce);
 // the code here converts tensors to indices and values, and the result to a tensor.
+#include "sparse.h"
+
 #include "backend.h"
 
 namespace goccl {
@@ -22,56 +24,47 @@ void check_sparse(const Caller& caller, const Tensors& tensors) {
               ": call cpu() first");
 }
 
-// Its outputs are the tensors of this rank; each receives the result.
-class SparseWork final : public GocclWork {
- public:
-  SparseWork(Origin origin, at::TensorList tensors) : GocclWork(std::move(origin), Held(), tensors) {
-    held_.outputs.assign(tensors.begin(), tensors.end());
-  }
-
-  void start(const c10d::ReduceOp& op, int64_t timeout_ns) {
-    const at::Tensor& t = held_.outputs[0];
-    const at::Tensor indices = joined(&at::Tensor::_indices, 1), values = joined(&at::Tensor::_values, 0);
-    const goccl_sparse tensor{
-        .dtype = core_type(t.scalar_type()), .redop = op.op_,
-        .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()),
-        .sizes = t.sizes().data(), .count = static_cast<uint64_t>(indices.size(1)),
-        .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(), .timeout_ns = timeout_ns};
-    begin(lib.group_sparse_all_reduce, tensor);
-    called(false); // it goes on with messages, beside later collectives
-    look_after(); // the result is delivered even if the caller drops this Work
-  }
-
- private:
-  // The indices or the values of all tensors of this rank.
-  at::Tensor joined(at::Tensor (at::Tensor::*part)() const, int64_t dimension) const {
-    Quietly quietly;
-    std::vector<at::Tensor> all;
-    for (const at::Tensor& t : held_.outputs) all.push_back((t.*part)().resolve_conj().resolve_neg().contiguous());
-    return all.size() == 1 ? all[0] : at::cat(all, dimension);
-  }
-
-  void deliver() override {
-    Quietly quietly;
-    const at::Tensor& t = held_.outputs[0];
-    uint64_t count = 0;
-    checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, nullptr, nullptr);
-    const auto n = static_cast<int64_t>(count);
-    std::vector<int64_t> sizes{n};
-    sizes.insert(sizes.end(), t.sizes().begin() + t.sparse_dim(), t.sizes().end());
-    const at::Tensor indices = at::empty({t.sparse_dim(), n}, at::kLong),
-                     values = at::empty(sizes, at::TensorOptions(t.scalar_type()));
-    checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, indices.mutable_data_ptr<int64_t>(),
-                 values.mutable_data_ptr());
-    const at::Tensor sum = at::_sparse_coo_tensor_with_dims_and_tensors(
-        t.sparse_dim(), t.dense_dim(), t.sizes(), indices, values, t.options(), /*is_coalesced=*/true);
-    for (at::Tensor each : held_.outputs) each.copy_(sum);
-  }
-};
-
 } // namespace
 
+void SparseWork::start(const c10d::ReduceOp& op, int64_t timeout_ns) {
+  const at::Tensor& t = held_.outputs[0];
+  const at::Tensor indices = joined(&at::Tensor::_indices, 1), values = joined(&at::Tensor::_values, 0);
+  const goccl_sparse tensor{
+      .dtype = core_type(t.scalar_type()), .redop = op.op_,
+      .dims = static_cast<uint32_t>(t.dim()), .sparse_dims = static_cast<uint32_t>(t.sparse_dim()),
+      .sizes = t.sizes().data(), .count = static_cast<uint64_t>(indices.size(1)),
+      .indices = indices.const_data_ptr<int64_t>(), .values = values.const_data_ptr(), .timeout_ns = timeout_ns};
+  begin(lib.group_sparse_all_reduce, tensor);
+  called(false); // it goes on with messages, beside later collectives
+  look_after(); // the result is delivered even if the caller drops this Work
+}
+
+at::Tensor SparseWork::joined(at::Tensor (at::Tensor::*part)() const, int64_t dimension) const {
+  Quietly quietly;
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& t : held_.outputs) all.push_back((t.*part)().resolve_conj().resolve_neg().contiguous());
+  return all.size() == 1 ? all[0] : at::cat(all, dimension);
+}
+
+void SparseWork::deliver() {
+  Quietly quietly;
+  const at::Tensor& t = held_.outputs[0];
+  uint64_t count = 0;
+  checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, nullptr, nullptr);
+  const auto n = static_cast<int64_t>(count);
+  std::vector<int64_t> sizes{n};
+  sizes.insert(sizes.end(), t.sizes().begin() + t.sparse_dim(), t.sizes().end());
+  const at::Tensor indices = at::empty({t.sparse_dim(), n}, at::kLong),
+                   values = at::empty(sizes, at::TensorOptions(t.scalar_type()));
+  checked_call(kSparse.title, lib.work_sparse, held_.works[0], &count, indices.mutable_data_ptr<int64_t>(),
+               values.mutable_data_ptr());
+  const at::Tensor sum = at::_sparse_coo_tensor_with_dims_and_tensors(
+      t.sparse_dim(), t.dense_dim(), t.sizes(), indices, values, t.options(), /*is_coalesced=*/true);
+  for (at::Tensor each : held_.outputs) each.copy_(sum);
+}
+
 WorkPtr GocclBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  if (getSize() > 1) Callback::refuse(c10::str(caller(kSparse)));
   check_sparse(caller(kSparse), tensors);
   const Request request(caller(kSparse), tensors[0], opts.timeout);
   TORCH_CHECK_NOT_IMPLEMENTED(opts.reduceOp.op_ != c10d::ReduceOp::AVG || tensors.size() == 1, request.caller,

@@ -97,6 +97,7 @@ void EndingWork::settle_at_once() {
 }
 
 void EndingWork::complete(c10::ivalue::Future& future, bool with_tensors) {
+  const Callback unseen(nullptr); // those of goccl._futures.Future know better
   try {
     if (!with_tensors) {
       future.markCompleted(c10::IValue(static_cast<int64_t>(as_result(code_))));
@@ -156,6 +157,12 @@ c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFuture() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> EndingWork::getFutureResult() { return future(result_, c10::IntType::get()); }
+
+LineagePtr EndingWork::lineage() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!lineage_) lineage_ = trace_back();
+  return lineage_;
+}
 
 float EndingWork::getDuration() const {
   TORCH_CHECK(origin_.timed, origin_.kind.title, ": getDuration works only for operations that were called after "
@@ -239,6 +246,7 @@ GocclWork::~GocclWork() {
 
 void GocclWork::start(Request* requests, size_t count) {
   source_ = requests[0].call.root;
+  key_ = requests[count - 1].call.key;
   for (size_t i = 0; i < count; i++) begin(lib.start, requests[i].finish());
   called(true);
   if (held_.works.empty()) return held_.copies.empty() ? settle_at_once() : settle({});
@@ -253,6 +261,13 @@ bool GocclWork::isCompleted() {
   if (!all_ended(held_.works, origin_.kind.title, outcome)) return false;
   settle(std::move(outcome));
   return true;
+}
+
+LineagePtr GocclWork::trace_back() {
+  if (origin_.kind.coll == GOCCL_SEND || origin_.kind.coll == GOCCL_RECV)
+    return std::make_shared<Lineage>(c10::str("a message (", origin_.kind.title, "), which has no number that all "
+                                              "ranks know"));
+  return std::make_shared<Lineage>(origin_.observers->members(), mixed(key_, key_ == 0 ? seq_ : 0), seq_);
 }
 
 int GocclWork::sourceRank() const { return source_of(source_, held_.works); }

@@ -73,6 +73,10 @@ class EndingWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   // Its value is a c10d::WorkResult as an int; it never has an error, however the operation ends.
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+  // What all ranks know of its futures; null if their callbacks need nothing (callbacks.h).
+  LineagePtr lineage();
+  // Whether get_future waits for the end.
+  bool futures_wait() const { return origin_.observers->members()->wait; }
   uint64_t getSequencenumber() const override { return seq_; }
   // Milliseconds from the call until its end was seen, with enableCollectivesTiming.
   float getDuration() const override;
@@ -110,6 +114,8 @@ class EndingWork : public c10d::Work {
   virtual void deliver() {}
   // The outputs as the caller gave them, if that is several lists; else null.
   virtual const std::vector<std::vector<at::Tensor>>* lists() const { return nullptr; }
+  // Makes the lineage.
+  virtual LineagePtr trace_back() = 0;
 
   const Origin origin_;
   uint64_t seq_ = 0; // of the last call to the core; set before called and settle
@@ -134,6 +140,7 @@ class EndingWork : public c10d::Work {
   // Indexed by urgent; guarded by mutex_, as are value_ and result_.
   bool pursued_[2] = {false, false};
   FuturePtr value_, result_;
+  LineagePtr lineage_; // guarded by mutex_
 };
 
 // One operation of torch: one operation of the core, or several (the coalesced forms).
@@ -166,6 +173,7 @@ class GocclWork : public EndingWork {
   std::exception_ptr come_to_end(const Limit& limit, std::exception_ptr& interrupt) override;
   void deliver() override { held_.copy_back(); }
   const std::vector<std::vector<at::Tensor>>* lists() const override { return held_.lists.get(); }
+  LineagePtr trace_back() override;
 
   Held held_;
 
@@ -173,6 +181,7 @@ class GocclWork : public EndingWork {
   void pursue(bool urgent) override;
 
   int source_ = GOCCL_ANY_SOURCE; // of a receive
+  uint64_t key_ = 0;              // of its last call; 0 for none
 };
 
 } // namespace goccl

@@ -1,7 +1,10 @@
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Backend, Store, Work
+from torch.futures import Future
 
 class Options(Backend.Options):
     """The options of a group. ``copy`` and ``deepcopy`` make independent ones."""
@@ -24,6 +27,9 @@ class Options(Backend.Options):
     blocking_wait: bool
     """Whether ``wait()`` of an operation on a device waits for the device."""
 
+    wait_futures: bool
+    """Whether ``get_future()`` of an operation on the host waits for its end."""
+
     def __init__(self, timeout: timedelta, lines: str = "") -> None: ...
     def __copy__(self) -> Options: ...
     def __deepcopy__(self, memo: dict[int, object]) -> Options: ...
@@ -44,11 +50,26 @@ class GocclBackend(Backend):
     def perform_nocolor_split(self, device: object) -> None:
         """Does nothing: ranks outside of a new group take no part in making it."""
 
+class Lineage:
+    """What all ranks know of a future."""
+
 class GocclWork(Work):
     """The result of an operation with ``async_op=True``."""
 
+class SparseWork(GocclWork):
+    """The same of sparse tensors."""
+
+class BatchWork(Work):
+    """Several operations that were issued as one."""
+
 class DeviceWork(Work):
     """The result of an operation on tensors of a device: ``wait()`` makes the current stream wait for it."""
+
+def then(future: Future[Any], lineage: Lineage, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
+    """``then`` of a future with a lineage."""
+
+def add_done_callback(future: Future[Any], lineage: Lineage, callback: Callable[[Future[Any]], None]) -> None:
+    """``add_done_callback`` of a future with a lineage."""
 
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""

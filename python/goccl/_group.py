@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _loader, _recorder
-from ._options import lines, timeout_of, waits_block
+from ._options import futures_wait, lines, timeout_of, waits_block
 from .zoptions import Options
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
     if told:
         options.told = told
     options.blocking_wait = waits_block(settings)
+    options.wait_futures = futures_wait(settings)
     _recorder.connect(options)
     return options
 

@@ -111,6 +111,11 @@ def waits_block(text: str) -> bool:
     return _last(text, "BLOCKING_WAIT") == "1"
 
 
+def futures_wait(text: str) -> bool:
+    """Returns whether GOCCL_FUTURES of the lines is wait."""
+    return _last(text, "FUTURES") == "wait"
+
+
 def timeout_of(text: str) -> timedelta | None:
     """Returns the timeout in the lines, which overrides torch's: seconds (90) or a Go duration (1m30s).
 

@@ -55,6 +55,10 @@ class Options(Settings):
             split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make
             subnormal results zero; see docs/dtypes.md for what that gains. (``GOCCL_FAST_BF16``, default 0)
+        futures: What get_future() of an operation on CPU tensors gives. callbacks: a future that completes when the
+            operation ends; the ranks match collectives in its callbacks by the callback. wait: it waits for the
+            operation, and gives a complete future, whose callbacks run where they are given, so that their collectives
+            have an order (docs/torch.md). (``GOCCL_FUTURES``, default callbacks)
         ib_gid_index: Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches
             furthest (RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first.
             Where it is not set, the Python package takes NCCL_IB_GID_INDEX. (``GOCCL_IB_GID_INDEX``, default -1)
@@ -138,6 +142,7 @@ class Options(Settings):
     debug: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None
+    futures: str | None = None
     ib_gid_index: int | None = None
     ib_hca: str | None = None
     ib_retry_cnt: int | None = None

@@ -18,6 +18,9 @@ const (
 	FarLimit  = 4 << 20
 	FarWindow = 8 << 20
 
+	// TagBits is the number of bits of a tag.
+	TagBits = 48
+
 	// MaxAnnounced is the number of requests to send from one rank to another that may await an
 	// answer. Later sends wait at the sender.
 	MaxAnnounced = 64 << 10
@@ -27,8 +30,8 @@ const (
 // and the memory, and keeps both until done has been called for the request. Then it may post the
 // struct again.
 type Request struct {
-	Peer  int // destination, or source, or AnySource
-	Tag   uint32
+	Peer  int            // destination, or source, or AnySource
+	Tag   uint64         // less than 1<<TagBits
 	Data  unsafe.Pointer // may be nil when Bytes is 0
 	Bytes int
 	Send  bool

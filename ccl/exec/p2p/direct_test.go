@@ -17,7 +17,7 @@ func TestDirectStandsBack(t *testing.T) {
 	w := newWorld(t, 2, 4, 128<<10, nil)
 	e := w.engines[0]
 	memory := make([]byte, EagerLimit+1)
-	request := func(peer int, tag uint32, size int, send bool) *Request {
+	request := func(peer int, tag uint64, size int, send bool) *Request {
 		return &Request{Peer: peer, Tag: tag, Data: unsafe.Pointer(&memory[0]), Bytes: size, Send: send}
 	}
 	check := func(want Outcome, r *Request, why string) {
@@ -190,11 +190,11 @@ func TestDirectRefusesNonsense(t *testing.T) {
 		n    int
 	}{
 		"no magic":              {transport.Meta{}, 8},
-		"eager with more bytes": {transport.Meta{magic<<48 | uint64(kindEager)<<32, 8, 0}, 9},
-		"eager without bytes":   {transport.Meta{magic<<48 | uint64(kindEager)<<32, 8, 0}, 0},
-		"credit that is not":    {transport.Meta{magic<<48 | uint64(kindEager)<<32, 8, 64}, 8},
-		"more credit":           {transport.Meta{magic<<48 | uint64(kindCredit)<<32, 64, 0}, 0},
-		"credit with payload":   {transport.Meta{magic<<48 | uint64(kindCredit)<<32, 64, 0}, 8},
+		"eager with more bytes": {transport.Meta{word0(kindEager, 0), 8, 0}, 9},
+		"eager without bytes":   {transport.Meta{word0(kindEager, 0), 8, 0}, 0},
+		"credit that is not":    {transport.Meta{word0(kindEager, 0), 8, 64}, 8},
+		"more credit":           {transport.Meta{word0(kindCredit, 0), 64, 0}, 0},
+		"credit with payload":   {transport.Meta{word0(kindCredit, 0), 64, 0}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			net := newNetwork(2, 8, 1024, nil)

@@ -61,7 +61,7 @@ type peer struct {
 // departure is an eager message, or the head of a rendezvous, that is leaving.
 type departure struct {
 	active bool
-	tag    uint32
+	tag    uint64
 	req    *Request // set for an eager message
 	msg    *message // set for a head
 	copied bool     // after Cancel: req and msg are nil, data is a pooled copy

@@ -51,14 +51,17 @@ func TestBothSendFirst(t *testing.T) {
 	w.finish()
 }
 
+// TestTagsInReverse receives messages in another order than that in which they were sent. Their tags
+// differ in the lowest bits and in the highest.
 func TestTagsInReverse(t *testing.T) {
+	tagOf := func(i int) uint64 { return uint64(i%2) | uint64(i)<<(TagBits-9) }
 	w := newWorld(t, 2, 4, 16<<10, nil)
 	for tag := range 300 {
-		w.send(0, 1, uint32(tag), []int{0, 8, EagerLimit, long}[tag%4])
+		w.send(0, 1, tagOf(tag), []int{0, 8, EagerLimit, long}[tag%4])
 	}
 	w.settle()
 	for tag := 299; tag >= 0; tag-- {
-		o := w.recv(1, 0, uint32(tag), []int{0, 8, EagerLimit, long}[tag%4])
+		o := w.recv(1, 0, tagOf(tag), []int{0, 8, EagerLimit, long}[tag%4])
 		w.settle()
 		require.Equal(t, 1, o.dones, "tag %d waits for another", tag)
 	}
@@ -308,8 +311,8 @@ func TestTurns(t *testing.T) {
 	w := newWorld(t, 2, 2, dataFragment, nil)
 	var receives []*op
 	for tag := range 4 {
-		receives = append(receives, w.recv(1, 0, uint32(tag), 1<<20))
-		w.send(0, 1, uint32(tag), 1<<20)
+		receives = append(receives, w.recv(1, 0, uint64(tag), 1<<20))
+		w.send(0, 1, uint64(tag), 1<<20)
 	}
 	for range 30 {
 		w.engines[0].Advance()

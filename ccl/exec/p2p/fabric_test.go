@@ -74,7 +74,7 @@ func concurrentRanks(t *testing.T, chans [][]transport.Channel) {
 						if i%2 == 1 {
 							from, to = peer, rank
 						}
-						o := newOp(rank, peer, uint32(tag), sizes[k%len(sizes)], i%2 == 0,
+						o := newOp(rank, peer, uint64(tag), sizes[k%len(sizes)], i%2 == 0,
 							uint64(((from*ranks+to)*tags+tag)*1000+k))
 						if !o.Send {
 							want := o.seed

@@ -103,7 +103,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 			o.err = err
 		})
 	}
-	post := func(rank, peer int, tag uint32, size int, send bool, seed uint64) *op {
+	post := func(rank, peer int, tag uint64, size int, send bool, seed uint64) *op {
 		o := newOp(rank, peer, tag, size, send, seed)
 		ops, byReq[&o.Request] = append(ops, o), o
 		if direct {
@@ -122,11 +122,11 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	sizes := []int{0, 8, EagerLimit, long, 3000, long + 20_000}
 	for i, n := range sizes {
 		seed := uint64(100 + i)
-		post(1, 0, uint32(i), n, true, seed)
-		post(0, 1, uint32(i), n, true, seed)
+		post(1, 0, uint64(i), n, true, seed)
+		post(0, 1, uint64(i), n, true, seed)
 		if i%2 == 0 {
-			post(0, 1, uint32(i), n, false, 0)
-			post(1, 0, uint32(i), n, false, 0)
+			post(0, 1, uint64(i), n, false, 0)
+			post(1, 0, uint64(i), n, false, 0)
 		}
 	}
 	any := post(0, AnySource, tagAny, 8, false, 0)
@@ -137,7 +137,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	e := engines[0]
 	e.PeerFailed(1, errLost)
 	require.False(t, e.Active())
-	var whole []uint32 // arrived before the failure, not received yet
+	var whole []uint64 // arrived before the failure, not received yet
 	e.table.all(func(q *queue) {
 		for m := q.messages.head; m != nil; m = m.next {
 			if m.whole() {
@@ -148,7 +148,7 @@ func failAfter(t *testing.T, steps int, direct bool) {
 	require.Equal(t, error(errLost), any.err)
 	for i, n := range sizes {
 		if i%2 == 1 {
-			o := post(0, 1, uint32(i), n, false, 0)
+			o := post(0, 1, uint64(i), n, false, 0)
 			o.seed = uint64(100 + i)
 		}
 	}
@@ -265,14 +265,14 @@ func TestFailureForgetsWhatIsOwed(t *testing.T) {
 		dones, in, out := 0, net.pipes[1][0], net.pipes[0][1]
 		e := New(0, net.chans[0], func(*Request, error) { dones++ })
 		out.capacity = 64
-		post := func(tag uint32, size int, send bool) *Request {
+		post := func(tag uint64, size int, send bool) *Request {
 			o := newOp(0, 1, tag, size, send, 1)
 			e.Post(&o.Request)
 			return &o.Request
 		}
-		transmit := func(k kind, tag uint32, w1, w2 uint64, n int) {
+		transmit := func(k kind, tag uint64, w1, w2 uint64, n int) {
 			in.Reserve(n)
-			in.Publish(n, &transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2})
+			in.Publish(n, &transport.Meta{word0(k, uint64(tag)), w1, w2})
 		}
 		cut := post(0, 100, true)
 		require.Equal(t, leaving, cut.state)
@@ -331,7 +331,7 @@ func TestFail(t *testing.T) {
 		}
 		memory := make([]byte, long+10_000)
 		var requests []*Request
-		post := func(rank, peer int, tag uint32, size int, send bool) *Request {
+		post := func(rank, peer int, tag uint64, size int, send bool) *Request {
 			r := &Request{Peer: peer, Tag: tag, Data: unsafe.Pointer(&memory[0]), Bytes: size, Send: send}
 			if rank == 0 {
 				requests = append(requests, r)
@@ -341,9 +341,9 @@ func TestFail(t *testing.T) {
 		}
 		for tag, n := range []int{8, EagerLimit, long + 10_000, long - 10_000} {
 			for rank := range 2 {
-				post(rank, 1-rank, uint32(tag), n, true)
+				post(rank, 1-rank, uint64(tag), n, true)
 				if tag != 3 {
-					post(rank, 1-rank, uint32(tag), n, false)
+					post(rank, 1-rank, uint64(tag), n, false)
 				}
 			}
 			post(0, 0, 60, long+10_000, true)

@@ -95,7 +95,7 @@ func hostile(t *testing.T, data []byte) {
 		o.fill(o.seed)
 	})
 	direct := false
-	post := func(tag uint32, size int, send bool) {
+	post := func(tag uint64, size int, send bool) {
 		peer := 1
 		if !send && tag == 0 {
 			peer = AnySource
@@ -124,7 +124,7 @@ func hostile(t *testing.T, data []byte) {
 		switch b := s.byte() % steps; b {
 		default:
 			k := uint64(b)
-			transmit(transport.Meta{magic<<48 | k<<32 | uint64(s.byte()&3), s.number(), s.number()},
+			transmit(transport.Meta{word0(kind(k), uint64(s.byte()&3)), s.number(), s.number()},
 				int(s.number()%(70<<10)))
 		case stepGarbage:
 			transmit(transport.Meta{s.word(), s.word(), s.word()}, int(s.byte()))
@@ -137,7 +137,7 @@ func hostile(t *testing.T, data []byte) {
 			}
 		case stepReceive, stepSend:
 			c := s.byte()
-			post(uint32(c&3), sizes[int(c>>2)%len(sizes)], b == stepSend)
+			post(uint64(c&3), sizes[int(c>>2)%len(sizes)], b == stepSend)
 		case stepCancel:
 			if len(ops) > 0 {
 				o := ops[int(s.byte())%len(ops)]
@@ -211,7 +211,7 @@ func hostileSeeds() [][]byte {
 // the peer.
 func TestProtocolErrors(t *testing.T) {
 	meta := func(k kind, w1, w2 uint64) transport.Meta {
-		return transport.Meta{magic<<48 | uint64(k)<<32 | 1, w1, w2}
+		return transport.Meta{word0(k, 1), w1, w2}
 	}
 	const clearedID, askingID = 1<<32 | 1, 1 << 32 // of the receive and the send below
 	for name, c := range map[string]struct {
@@ -287,7 +287,7 @@ func TestPeerLimits(t *testing.T) {
 			net := newNetwork(2, 8, 32<<10, nil)
 			e := New(0, net.chans[0], func(*Request, error) {})
 			in := net.pipes[1][0]
-			meta := transport.Meta{magic<<48 | uint64(m.kind)<<32, uint64(m.length), 0}
+			meta := transport.Meta{word0(m.kind, 0), uint64(m.length), 0}
 			n := min(m.length, 1000)
 			if m.kind == kindRequest || m.kind == kindHead {
 				n = 0
@@ -299,7 +299,7 @@ func TestPeerLimits(t *testing.T) {
 				e.Advance()
 				if m.kind == kindHead && i < m.allowed {
 					in.Reserve(headBytes)
-					in.Publish(headBytes, &transport.Meta{magic<<48 | uint64(kindEagerRest)<<32, 0, 0})
+					in.Publish(headBytes, &transport.Meta{word0(kindEagerRest, 0), 0, 0})
 					e.Advance()
 				}
 			}

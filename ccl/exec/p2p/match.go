@@ -24,7 +24,7 @@ type matchTable struct {
 // table only while it has any.
 type queue struct {
 	source   int
-	tag      uint32
+	tag      uint64
 	receives requestList
 	messages messageList
 	next     *queue
@@ -33,12 +33,12 @@ type queue struct {
 // fewestBits is the logarithm of the smallest number of buckets.
 const fewestBits = 6
 
-func (t *matchTable) bucket(source int, tag uint32) **queue {
-	return &t.buckets[(tag*0x9E3779B1+uint32(source)*0x85EBCA77)>>(32-t.bits)]
+func (t *matchTable) bucket(source int, tag uint64) **queue {
+	return &t.buckets[(tag*0x9E3779B97F4A7C15+uint64(source)*0xC2B2AE3D27D4EB4F)>>(64-t.bits)]
 }
 
 // find returns the queue of a source, or of AnySource, and a tag, or nil if there is none.
-func (t *matchTable) find(source int, tag uint32) *queue {
+func (t *matchTable) find(source int, tag uint64) *queue {
 	if t.queues == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (t *matchTable) find(source int, tag uint32) *queue {
 }
 
 // findOrAdd is find, which adds the queue if there is none.
-func (t *matchTable) findOrAdd(source int, tag uint32) *queue {
+func (t *matchTable) findOrAdd(source int, tag uint64) *queue {
 	q := t.find(source, tag)
 	if q != nil {
 		return q
@@ -124,7 +124,7 @@ func (t *matchTable) removeReceive(r *Request) {
 
 // oldestReceive returns the oldest posted receive with this source (a rank or AnySource) and tag,
 // or nil.
-func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
+func (t *matchTable) oldestReceive(source int, tag uint64) *Request {
 	if q := t.find(source, tag); q != nil {
 		return q.receives.head
 	}
@@ -132,7 +132,7 @@ func (t *matchTable) oldestReceive(source int, tag uint32) *Request {
 }
 
 // takeReceive removes and returns the oldest posted receive that accepts a message, or returns nil.
-func (t *matchTable) takeReceive(source int, tag uint32) *Request {
+func (t *matchTable) takeReceive(source int, tag uint64) *Request {
 	if t.waiting == 0 {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (t *matchTable) removeMessage(m *message) {
 	m.queue = nil
 }
 
-func (t *matchTable) oldestMessage(source int, tag uint32) *message {
+func (t *matchTable) oldestMessage(source int, tag uint64) *message {
 	if q := t.find(source, tag); q != nil {
 		return q.messages.head
 	}
@@ -182,7 +182,7 @@ func (t *matchTable) all(f func(*queue)) {
 
 // takeMessage removes and returns the oldest message with a tag from a rank, or from any of the
 // ranks, or returns nil.
-func (t *matchTable) takeMessage(source int, tag uint32, ranks int) *message {
+func (t *matchTable) takeMessage(source int, tag uint64, ranks int) *message {
 	if t.arrived == 0 {
 		return nil
 	}
@@ -349,12 +349,12 @@ func (e *Engine) joinSelf(p *peer, m *message, r *Request) {
 	e.release(p, m)
 }
 
-func receiveMismatch(source int, tag uint32, sent, expected int) error {
+func receiveMismatch(source int, tag uint64, sent, expected int) error {
 	return fault.Peer(fault.Mismatch, source, "receive of %d bytes with tag %d, but the message has %d bytes; "+
 		"send and receive must name the same size", expected, tag, sent)
 }
 
-func sendMismatch(dest int, tag uint32, sent, expected int) error {
+func sendMismatch(dest int, tag uint64, sent, expected int) error {
 	return fault.Peer(fault.Mismatch, dest,
 		"send of %d bytes with tag %d, but the receive that it matched has %d bytes; "+
 			"send and receive must name the same size", sent, tag, expected)

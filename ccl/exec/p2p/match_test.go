@@ -23,12 +23,12 @@ func (t *matchTable) longest() (most, queues int) {
 // one queue.
 func TestMatchTableOfMany(t *testing.T) {
 	const many = 100_000
-	for name, tag := range map[string]func(i int) (source int, tag uint32){
-		"tags":             func(i int) (int, uint32) { return 1, uint32(i) },
-		"tags in steps":    func(i int) (int, uint32) { return 1, uint32(i) << 12 },
-		"sources and tags": func(i int) (int, uint32) { return i % 64, uint32(i / 64) },
-		"any source":       func(i int) (int, uint32) { return AnySource, uint32(i) },
-		"one":              func(i int) (int, uint32) { return 1, 7 },
+	for name, tag := range map[string]func(i int) (source int, tag uint64){
+		"tags":             func(i int) (int, uint64) { return 1, uint64(i) },
+		"tags in steps":    func(i int) (int, uint64) { return 1, uint64(i) << 12 },
+		"sources and tags": func(i int) (int, uint64) { return i % 64, uint64(i / 64) },
+		"any source":       func(i int) (int, uint64) { return AnySource, uint64(i) },
+		"one":              func(i int) (int, uint64) { return 1, 7 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var table matchTable

@@ -28,14 +28,14 @@ func traffic(w *world, rng *rand.Rand, wrong, cancels bool) {
 				}
 				big--
 			}
-			w.send(a, b, uint32(tag), size)
+			w.send(a, b, uint64(tag), size)
 		case 2:
-			w.recv(a, b, uint32(tag), size)
+			w.recv(a, b, uint64(tag), size)
 		case 3:
 			if rng.IntN(2) == 0 {
 				b = AnySource
 			}
-			w.recv(a, b, uint32(tag), size)
+			w.recv(a, b, uint64(tag), size)
 		default:
 			for range rng.IntN(8) {
 				w.engines[rng.IntN(ranks)].Advance()

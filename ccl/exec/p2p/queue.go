@@ -41,7 +41,7 @@ type message struct {
 	next, prev *message
 
 	peer   int // the source, or the destination
-	tag    uint32
+	tag    uint64
 	eager  bool
 	head   int  // of a rendezvous: how many of its first bytes follow the request
 	orphan bool // its request was cancelled; Engine.debts counts it

@@ -60,7 +60,7 @@ func (e *Engine) take(p *peer, payload []byte, meta *transport.Meta) error {
 	return p.broken("a fragment of unknown kind, meta %#x", *meta)
 }
 
-func (e *Engine) takeEager(p *peer, tag uint32, payload []byte, length, credit uint64) error {
+func (e *Engine) takeEager(p *peer, tag uint64, payload []byte, length, credit uint64) error {
 	f := &p.filling
 	switch {
 	case f.active:
@@ -134,7 +134,7 @@ func (e *Engine) fill(f *arrival, payload []byte) {
 	}
 }
 
-func (e *Engine) takeRequest(p *peer, tag uint32, length, id uint64) error {
+func (e *Engine) takeRequest(p *peer, tag uint64, length, id uint64) error {
 	if length > maxLength {
 		return p.broken("a message of %d bytes", length)
 	}
@@ -153,7 +153,7 @@ func (e *Engine) takeRequest(p *peer, tag uint32, length, id uint64) error {
 }
 
 // takeHead takes a request to send whose first head bytes follow.
-func (e *Engine) takeHead(p *peer, tag uint32, length, id uint64, head int) error {
+func (e *Engine) takeHead(p *peer, tag uint64, length, id uint64, head int) error {
 	f := &p.filling
 	switch {
 	case f.active:
@@ -269,7 +269,7 @@ func (p *peer) takeCredit(n uint64) error {
 	return nil
 }
 
-func (p *peer) takeEagerMismatch(tag uint32, expected, length uint64) error {
+func (p *peer) takeEagerMismatch(tag uint64, expected, length uint64) error {
 	if length > FarLimit || expected > maxLength || eagerCost(int(length)) > p.whole-p.window {
 		return p.broken("a mismatch of an eager message of %d bytes, credit for %d is out",
 			length, p.whole-p.window)

@@ -110,7 +110,7 @@ func (e *Engine) flush(p *peer) (moved bool) {
 }
 
 // control sends a fragment without payload.
-func (p *peer) control(k kind, tag uint32, w1, w2 uint64) bool {
+func (p *peer) control(k kind, tag uint64, w1, w2 uint64) bool {
 	if p.channel.Reserve(0) == nil {
 		return false
 	}

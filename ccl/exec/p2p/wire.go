@@ -5,7 +5,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// kind is the type of a fragment. Word 0 of its Meta is magic (16 bits), kind (16 bits) and tag (32
+// kind is the type of a fragment. Word 0 of its Meta is magic (8 bits), kind (8 bits) and tag (48
 // bits).
 //
 //	kind           word 1              word 2               payload
@@ -24,7 +24,7 @@ import (
 // A head is a request whose first bytes follow at once. A head or a request gets one answer.
 // Each clear gets the data in order, or an abort at any point in the data. An empty message is done
 // with its clear.
-type kind uint16
+type kind uint8
 
 const (
 	kindEager kind = 1 + iota
@@ -41,24 +41,26 @@ const (
 )
 
 const (
-	magic = 0x7032 // "p2"
+	magic = 'p'
 
 	// maxLength is the longest message that a peer may announce.
 	maxLength = 1 << 62
 )
 
 // setMeta fills the scratch Meta of p. A local Meta would escape to the heap through the interface.
-func (p *peer) setMeta(k kind, tag uint32, w1, w2 uint64) *transport.Meta {
-	p.meta = transport.Meta{magic<<48 | uint64(k)<<32 | uint64(tag), w1, w2}
+func (p *peer) setMeta(k kind, tag uint64, w1, w2 uint64) *transport.Meta {
+	p.meta = transport.Meta{word0(k, tag), w1, w2}
 	return &p.meta
 }
 
+func word0(k kind, tag uint64) uint64 { return magic<<56 | uint64(k)<<TagBits | tag }
+
 // parse splits word 0 into kind and tag. The kind of a fragment without magic is 0.
-func parse(m *transport.Meta) (k kind, tag uint32) {
-	if m[0]>>48 != magic {
+func parse(m *transport.Meta) (k kind, tag uint64) {
+	if m[0]>>56 != magic {
 		return 0, 0
 	}
-	return kind(m[0] >> 32), uint32(m[0])
+	return kind(m[0] >> TagBits), m[0] & (1<<TagBits - 1)
 }
 
 // broken returns the error of a peer that violates the protocol.

@@ -37,7 +37,7 @@ type op struct {
 	err   error
 }
 
-func newOp(rank, peer int, tag uint32, size int, send bool, seed uint64) *op {
+func newOp(rank, peer int, tag uint64, size int, send bool, seed uint64) *op {
 	o := &op{Request: Request{Peer: peer, Tag: tag, Bytes: size, Send: send}, rank: rank, seed: seed}
 	o.memory = make([]byte, size+2*guard)
 	for i := range guard {
@@ -161,7 +161,7 @@ func (w *world) arrive(rank int, s *op) {
 	w.posted[rank] = slices.Delete(w.posted[rank], i, i+1)
 }
 
-func (w *world) send(from, to int, tag uint32, size int) *op {
+func (w *world) send(from, to int, tag uint64, size int) *op {
 	o := newOp(from, to, tag, size, true, uint64(len(w.ops)))
 	w.ops, w.byReq[&o.Request] = append(w.ops, o), o
 	if from == to {
@@ -174,7 +174,7 @@ func (w *world) send(from, to int, tag uint32, size int) *op {
 	return o
 }
 
-func (w *world) recv(at, from int, tag uint32, size int) *op {
+func (w *world) recv(at, from int, tag uint64, size int) *op {
 	o := newOp(at, from, tag, size, false, uint64(len(w.ops)))
 	w.ops, w.byReq[&o.Request] = append(w.ops, o), o
 	if i := slices.IndexFunc(w.arrived[at], func(s *op) bool { return accepts(o, s) }); i >= 0 {
