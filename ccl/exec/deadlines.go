@@ -224,6 +224,9 @@ func (d *deadlines) oldest() (op *Op) {
 // SetDeadline has the operation fail d from now, if that is earlier than its deadline.
 func (op *Op) SetDeadline(d time.Duration) {
 	c := op.comm
+	if !pending(op.state.Load()) { // model: none: nothing depends on it
+		return
+	}
 	a := &alarm{at: now() + int64(max(d, 0)), op: op}
 	op.holders.Add(1)
 	for {

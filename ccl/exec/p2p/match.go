@@ -34,7 +34,7 @@ type queue struct {
 const fewestBits = 6
 
 func (t *matchTable) bucket(source int, tag uint32) **queue {
-	return &t.buckets[(tag*0x9E3779B1+uint32(source)*0x85EBCA77)>>(32-t.bits)]
+	return &t.buckets[(uint64(tag)*0x9E3779B97F4A7C15+uint64(source)*0xC2B2AE3D27D4EB4F)>>(64-t.bits)]
 }
 
 // find returns the queue of a source, or of AnySource, and a tag, or nil if there is none.
