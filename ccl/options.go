@@ -251,7 +251,7 @@ var optionTable = []option{
 		func(o *Options) string { return o.Spin }, func(o *Options, v string) error { o.Spin = v; return nil }},
 	{"GOCCL_TIMEOUT", "", "timedelta | float | str",
 		"Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process " +
-			"group's own if not set.", false,
+			"group's own if not set. That of an operation counts from its turn, so a queue that moves never times out.", false,
 		func(o *Options) string { return timeText(o.Timeout) },
 		func(o *Options, v string) (err error) { o.Timeout, err = parseTime(v); return err }},
 	{"GOCCL_TLS", "0", "bool",

@@ -253,6 +253,29 @@ func TestDrainEnds(t *testing.T) {
 	}
 }
 
+// A queue that moves is drained however long it takes: the timeout counts from the last end.
+func TestDrainWhileTheQueueMoves(t *testing.T) {
+	const steps, step = 8, 300 * time.Millisecond
+	groups := world(t, 2, 700*time.Millisecond)
+	all := ccl.Call{Coll: dtype.AllReduce, In: bytesOf(8), Out: bytesOf(8)}
+	var works []*ccl.Work
+	for range steps {
+		works = append(works, start(t, groups[0], all))
+	}
+	go func() {
+		for range steps {
+			time.Sleep(step)
+			groups[1].Run(&ccl.Call{Coll: dtype.AllReduce, Type: dtype.U8, In: bytesOf(8), Out: bytesOf(8)})
+		}
+	}()
+	for !groups[0].Drain(50 * time.Millisecond) {
+	}
+	require.NoError(t, groups[0].Close())
+	for _, w := range works {
+		require.NoError(t, w.Wait(context.Background()))
+	}
+}
+
 // The members of a smaller group have other ranks, its own timeout, and know where the others are.
 func TestShrinkFrom(t *testing.T) {
 	groups := world(t, 4, forever)

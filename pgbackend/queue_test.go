@@ -237,3 +237,84 @@ func TestStop(t *testing.T) {
 	<-begun
 	require.False(t, c.Stop(20*time.Millisecond), "code that hangs is not waited for")
 }
+
+// asked counts how often a Queue asks an operation anything.
+type asked struct {
+	*ending
+	times atomic.Int32
+}
+
+func (a *asked) OnEnd(f func()) bool {
+	a.times.Add(1)
+	return a.ending.OnEnd(f)
+}
+
+// With very many entries each operation is asked once, whichever ends first, and entries are given
+// in the order in which they become due.
+func TestQueueOfMany(t *testing.T) {
+	const many = 100_000
+	ops := make([]*asked, many)
+	q := NewQueue()
+	for i := range ops {
+		ops[i] = &asked{ending: fake()}
+		watched, thread := q.Watch(uint64(i+1), []Operation{ops[i]})
+		require.True(t, watched && thread)
+	}
+	var want, got []uint64
+	for i := 0; i < many; i += 2 { // from the front and from the end in turn
+		for _, at := range [2]int{i, many - 1 - i} {
+			ops[at].end()
+			want = append(want, uint64(at+1))
+		}
+	}
+	last, more := uint64(0), true
+	for range many {
+		require.True(t, more || last == 0)
+		last, more = q.Next(last)
+		got = append(got, last)
+	}
+	require.False(t, more, "nothing is left")
+	require.Equal(t, want, got)
+	for _, op := range ops {
+		require.EqualValues(t, 1, op.times.Load())
+	}
+	require.False(t, q.Settle(0, false, time.Millisecond), "the last one runs")
+	require.True(t, q.Settle(last, false, forever))
+}
+
+// Operations end while others are watched, by several threads; nothing is lost.
+func TestQueueWhileManyEnd(t *testing.T) {
+	const many, enders = 20_000, 4
+	c := newCrew(nil)
+	c.ran = make(chan uint64, many)
+	feeds := [enders]chan *ending{}
+	for i := range feeds {
+		feed := make(chan *ending, many)
+		feeds[i] = feed
+		go func() {
+			for op := range feed {
+				op.end()
+			}
+		}()
+	}
+	watched := 0
+	for i := range many {
+		first, second := fake(), fake()
+		feeds[i%enders] <- first
+		feeds[(i+1)%enders] <- second
+		is, thread := c.Watch(uint64(i+1), []Operation{first, second})
+		if is {
+			watched++
+		}
+		if thread {
+			c.start()
+		}
+	}
+	for i := range feeds {
+		close(feeds[i])
+	}
+	c.all(t, watched)
+	require.True(t, c.Settle(0, false, forever))
+	require.True(t, c.Stop(forever))
+	require.Empty(t, c.ran)
+}

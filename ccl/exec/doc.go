@@ -106,6 +106,13 @@
 // same sequence number and with another phase in the fingerprint (exchange.go). After it all ranks
 // know the size of an all_to_all, so its plan is then chosen again, by the size.
 //
+// # Deadlines
+//
+// The timeout of a collective counts from its turn, so that a long queue that moves is no stall. A
+// message has no turn, but it may wait for those that were posted before it; its timeout counts
+// from when it was posted, or from the last end of the oldest message with the same timeout
+// (deadlines.go). Nothing that a driver does again and again looks at all operations in flight.
+//
 // # Trust
 //
 // Every fragment of a collective carries the operation's fingerprint, the length of its message and

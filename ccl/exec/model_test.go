@@ -22,6 +22,8 @@ import (
 // TestModelIsOfTheCode holds the model to the code: each step is one access there, and each access
 // is one step, or a comment says why it is none.
 //
+// Functions of OnEnd are called within the step endState, and only tell others what the state says.
+//
 // The model leaves out spinning (a thread may sleep at once, the worst case), the data that only
 // the lock's holder accesses (it is part of the step before), deadlines, broken links, pollers,
 // GOMAXPROCS, and the end of the progress thread. Which Comms the progress thread finds attended is

@@ -105,7 +105,8 @@ class Options(Settings):
             Not set: learned from how long waits take and from who else needs the cores. The first group of a process
             decides. (``GOCCL_SPIN_US``)
         timeout: Timeout of operations and of joining a group, in seconds or with a unit (90, 1.5s, 5m); the process
-            group's own if not set. (``GOCCL_TIMEOUT``)
+            group's own if not set. That of an operation counts from its turn, so a queue that moves never times out.
+            (``GOCCL_TIMEOUT``)
         tls: 1: TCP connections are encrypted by TLS 1.3, with a certificate that each process makes for itself and
             its peers know from the store (docs/trust.md). (``GOCCL_TLS``, default 0)
         top: 0: ``goccl top`` cannot ask this process what its groups are doing (docs/flight.md). The first group of
