@@ -1,13 +1,13 @@
 package pgbackend
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl"
@@ -250,25 +250,28 @@ func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 	return dict{{role + "_sizes", shapes}, {role + "_dtypes", types}}
 }
 
-// partFile counts the files of WriteTrace that are not complete.
-var partFile atomic.Uint64
-
-// WriteTrace writes a trace to a file and creates its folder. A reader never finds a part of a
-// trace: a failure and a signal may come at the same time.
+// WriteTrace writes a trace to a file, which only its owner can read, and creates its folder. A
+// reader never finds a part of a trace: a failure and a signal may come at the same time. In a folder
+// that others may write to, no link of theirs is followed.
 func WriteTrace(path string, trace []byte) error {
 	folder := filepath.Dir(path)
 	// A name that readers of the folder, which know the files by their prefix, do not take for one
 	// of them.
-	part := filepath.Join(folder, fmt.Sprintf(".goccl-%d-%d.part", os.Getpid(), partFile.Add(1)))
 	err := os.MkdirAll(folder, 0o755)
+	var part *os.File
 	if err == nil {
-		err = os.WriteFile(part, trace, 0o644)
+		part, err = os.CreateTemp(folder, ".goccl-*.part") // with mode 0600, and never one that exists
 	}
 	if err == nil {
-		err = os.Rename(part, path)
+		_, err = part.Write(trace)
+		if err = errors.Join(err, part.Close()); err == nil {
+			err = os.Rename(part.Name(), path) // takes the place of a link
+		}
+		if err != nil {
+			os.Remove(part.Name())
+		}
 	}
 	if err != nil {
-		os.Remove(part)
 		return fault.Wrap(fault.System, err, "the trace of this rank could not be written")
 	}
 	return nil

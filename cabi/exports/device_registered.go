@@ -15,6 +15,9 @@ import (
 //export goccl_go_device_arena
 func goccl_go_device_arena(options, device *C.char, bytes *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if bytes == nil {
+		return answer(null("bytes"), record)
+	}
 	n, err := pgbackend.OpenArena(C.GoString(options), C.GoString(device))
 	if err == nil {
 		*bytes = C.uint64_t(n)
@@ -25,6 +28,9 @@ func goccl_go_device_arena(options, device *C.char, bytes *C.uint64_t, record *C
 //export goccl_go_device_alloc
 func goccl_go_device_alloc(bytes C.intptr_t, device C.int, memory *C.uintptr_t) (code C.int) {
 	defer caught(&code, nil)
+	if memory == nil {
+		return answer(null("memory"), nil)
+	}
 	p, err := pgbackend.AllocOn(int(device), int(bytes))
 	if err != nil { // torch says no more than that there is no memory
 		fmt.Fprintf(os.Stderr, "goccl WARN: %v\n", err)

@@ -37,6 +37,9 @@ func caught(code *C.int, record *C.goccl_error) {
 	}
 }
 
+// null is the error for a pointer that the function needs.
+func null(what string) error { return fault.New(fault.Invalid, "%s is NULL", what) }
+
 func stale(what string, handle uint64) error {
 	return fault.New(fault.Invalid,
 		"%s: not a handle, or one that was given back (%s)", what, fmt.Sprintf("%#x", handle))

@@ -25,7 +25,7 @@ func findGroup(handle C.goccl_group) (*pgbackend.Group, error) {
 
 //export goccl_go_version
 func goccl_go_version(buf *C.char, size C.size_t) C.int {
-	if size == 0 {
+	if size == 0 || buf == nil {
 		return C.GOCCL_INVALID
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(buf)), int(size))
@@ -37,6 +37,16 @@ func goccl_go_version(buf *C.char, size C.size_t) C.int {
 func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 	buf unsafe.Pointer, size C.size_t, length *C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case options == nil:
+		return answer(null("options"), record)
+	case group == nil:
+		return answer(null("group"), record)
+	case length == nil:
+		return answer(null("length"), record)
+	case buf == nil && size > 0:
+		return answer(null("buf"), record)
+	}
 	if options.abi != C.GOCCL_ABI {
 		return answer(fault.New(fault.Mismatch,
 			"the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
@@ -65,6 +75,12 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths *C.size_t,
 	n C.int, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case addresses == nil && n > 0:
+		return answer(null("addresses"), record)
+	case lengths == nil && n > 0:
+		return answer(null("lengths"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -78,7 +94,11 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 		if size > ccl.MaxAddress {
 			return answer(fault.Peer(fault.Invalid, i, "its address has %d bytes", size), record)
 		}
-		all[i] = C.GoBytes(unsafe.Slice(addresses, int(n))[i], C.int(size))
+		at := unsafe.Slice(addresses, int(n))[i]
+		if at == nil && size > 0 {
+			return answer(null(fmt.Sprintf("addresses[%d]", i)), record)
+		}
+		all[i] = C.GoBytes(at, C.int(size))
 	}
 	return inSlices(slice, work, record, func() error { return g.Join(all) })
 }
@@ -87,6 +107,12 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, timeout C.int64_t,
 	next *C.goccl_group, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case next == nil:
+		return answer(null("next"), record)
+	case without == nil && n > 0:
+		return answer(null("without"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -108,6 +134,12 @@ func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, 
 func goccl_go_group_members(group C.goccl_group, ranks *C.int32_t, size C.size_t, n *C.size_t,
 	record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case n == nil:
+		return answer(null("n"), record)
+	case ranks == nil && size > 0:
+		return answer(null("ranks"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -126,6 +158,12 @@ func goccl_go_group_members(group C.goccl_group, ranks *C.int32_t, size C.size_t
 func goccl_go_group_locate(group C.goccl_group, rank C.int, buf *C.char, size C.size_t, length *C.size_t,
 	record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case length == nil:
+		return answer(null("length"), record)
+	case buf == nil && size > 0:
+		return answer(null("buf"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -153,6 +191,9 @@ func copyText(buf *C.char, size C.size_t, text string) C.size_t {
 //export goccl_go_group_state
 func goccl_go_group_state(group C.goccl_group, state *C.goccl_group_state, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if state == nil {
+		return answer(null("state"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -169,6 +210,9 @@ func goccl_go_group_become(group, next C.goccl_group, record *C.goccl_error) (co
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
+	}
+	if next == group {
+		return answer(fault.New(fault.Invalid, "become: both handles are of the same group (%#x)", uint64(next)), record)
 	}
 	other := groups.take(uint64(next))
 	if other == nil {
@@ -213,6 +257,9 @@ func goccl_go_group_abort(group C.goccl_group, reason *C.char, record *C.goccl_e
 //export goccl_go_group_drain
 func goccl_go_group_drain(group C.goccl_group, atMost C.int64_t, done *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if done == nil {
+		return answer(null("done"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -228,6 +275,12 @@ func goccl_go_group_drain(group C.goccl_group, atMost C.int64_t, done *C.int, re
 func goccl_go_group_lost(group C.goccl_group, buf *C.char, size C.size_t, length *C.size_t,
 	record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case length == nil:
+		return answer(null("length"), record)
+	case buf == nil && size > 0:
+		return answer(null("buf"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)

@@ -25,6 +25,14 @@ func truth(b bool) C.int {
 func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 	token C.uint64_t, watched, thread *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case list == nil && n > 0:
+		return answer(null("list"), record)
+	case watched == nil:
+		return answer(null("watched"), record)
+	case thread == nil:
+		return answer(null("thread"), record)
+	}
 	*watched, *thread = 0, 0
 	var ops []pgbackend.Operation
 	for _, work := range unsafe.Slice(list, int(n)) {
@@ -55,6 +63,12 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 //export goccl_go_queue_next
 func goccl_go_queue_next(token *C.uint64_t, thread *C.int) (code C.int) {
 	defer caught(&code, nil)
+	switch {
+	case token == nil:
+		return answer(null("token"), nil)
+	case thread == nil:
+		return answer(null("thread"), nil)
+	}
 	next, more := queue.Next(uint64(*token))
 	*token, *thread = C.uint64_t(next), truth(more)
 	return C.GOCCL_OK
@@ -63,6 +77,9 @@ func goccl_go_queue_next(token *C.uint64_t, thread *C.int) (code C.int) {
 //export goccl_go_queue_settle
 func goccl_go_queue_settle(own C.uint64_t, hooks C.int, timeout C.int64_t, settled *C.int) (code C.int) {
 	defer caught(&code, nil)
+	if settled == nil {
+		return answer(null("settled"), nil)
+	}
 	*settled = truth(queue.Settle(uint64(own), hooks != 0, time.Duration(timeout)))
 	return C.GOCCL_OK
 }

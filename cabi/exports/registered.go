@@ -14,6 +14,9 @@ import (
 //export goccl_go_alloc
 func goccl_go_alloc(options *C.char, bytes C.size_t, memory *unsafe.Pointer, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if memory == nil {
+		return answer(null("memory"), record)
+	}
 	if uint64(bytes) > math.MaxInt64 {
 		return answer(fault.New(fault.Invalid, "%d bytes of registered memory", uint64(bytes)), record)
 	}
@@ -33,6 +36,14 @@ func goccl_go_free(memory unsafe.Pointer, record *C.goccl_error) (code C.int) {
 //export goccl_go_memory_stats
 func goccl_go_memory_stats(bytes, peak, blocks *C.uint64_t) (code C.int) {
 	defer caught(&code, nil)
+	switch {
+	case bytes == nil:
+		return answer(null("bytes"), nil)
+	case peak == nil:
+		return answer(null("peak"), nil)
+	case blocks == nil:
+		return answer(null("blocks"), nil)
+	}
 	inUse, most, count := pgbackend.Lent()
 	*bytes, *peak, *blocks = C.uint64_t(inUse), C.uint64_t(most), C.uint64_t(count)
 	return C.GOCCL_OK

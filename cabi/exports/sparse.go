@@ -44,6 +44,14 @@ func sparseOf(c *C.goccl_sparse) (t pgbackend.SparseTensor, err error) {
 func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
 	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case c == nil:
+		return answer(null("call"), record)
+	case work == nil:
+		return answer(null("work"), record)
+	case seq == nil:
+		return answer(null("seq"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)

@@ -15,6 +15,9 @@ import (
 func goccl_go_group_describe(group C.goccl_group, description *C.char,
 	ranks *C.uint64_t, n C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if ranks == nil && n > 0 {
+		return answer(null("ranks"), record)
+	}
 	g, err := findGroup(group)
 	if err == nil && n > ccl.MaxRanks {
 		err = fault.New(fault.Invalid, "%d global ranks", uint64(n))
@@ -39,6 +42,12 @@ func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl
 func goccl_go_trace(path *C.char, buf unsafe.Pointer, size C.size_t,
 	length *C.size_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case length == nil:
+		return answer(null("length"), record)
+	case buf == nil && size > 0:
+		return answer(null("buf"), record)
+	}
 	trace := pgbackend.Trace()
 	*length = C.size_t(len(trace))
 	if path != nil {

@@ -32,6 +32,12 @@ func callOf(c *C.goccl_call, call *ccl.Call) error {
 		return fault.New(fault.Invalid, "collective %d, type %d, operator %d",
 			int32(c.coll), int32(c.dtype), int32(c.redop))
 	}
+	if c.in == nil && c.n_in > 0 {
+		return null("call->in")
+	}
+	if c.out == nil && c.n_out > 0 {
+		return null("call->out")
+	}
 	call.Coll, call.Type, call.Op = dtype.Collective(c.coll), dtype.Type(c.dtype), dtype.Op(c.redop)
 	call.Root, call.Tag, call.Factor, call.Batch = int(c.root), uint32(c.tag), float64(c.factor), uint32(c.batch)
 	call.In = unsafe.Slice((*ccl.Block)(unsafe.Pointer(c.in)), int(c.n_in))
@@ -54,12 +60,17 @@ func outside(n C.int32_t) bool { return n < 0 || n > math.MaxUint8 }
 func goccl_go_run(group C.goccl_group, c *C.goccl_call, slice C.int64_t,
 	work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if c == nil {
+		return answer(null("call"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
 	}
 	if work != nil {
 		*work = 0
+	} else if slice > 0 {
+		return answer(null("work"), record)
 	}
 	var call ccl.Call
 	if err = callOf(c, &call); err == nil {
@@ -83,6 +94,14 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, slice C.int64_t,
 func goccl_go_start(group C.goccl_group, c *C.goccl_call,
 	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	switch {
+	case c == nil:
+		return answer(null("call"), record)
+	case work == nil:
+		return answer(null("work"), record)
+	case seq == nil:
+		return answer(null("seq"), record)
+	}
 	g, err := findGroup(group)
 	if err != nil {
 		return answer(err, record)
@@ -184,6 +203,9 @@ func goccl_go_work_expedite(work C.goccl_work, record *C.goccl_error) (code C.in
 //export goccl_go_work_source
 func goccl_go_work_source(work C.goccl_work, source *C.int, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
+	if source == nil {
+		return answer(null("source"), record)
+	}
 	w, err := findWork(work)
 	if err == nil {
 		*source = C.int(w.Source())
@@ -199,6 +221,9 @@ func goccl_go_work_free(work C.goccl_work) C.int { return goccl_go_work_free_all
 //export goccl_go_work_free_all
 func goccl_go_work_free_all(list *C.goccl_work, n C.size_t) (code C.int) {
 	defer caught(&code, nil)
+	if list == nil && n > 0 {
+		return answer(null("list"), nil)
+	}
 	for _, work := range unsafe.Slice(list, int(n)) {
 		if w := works.take(uint64(work)); w != nil {
 			w.Free()

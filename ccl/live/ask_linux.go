@@ -29,8 +29,8 @@ func Ask(pid int) (*Process, error) {
 	}
 	conn := c.(*net.UnixConn)
 	defer conn.Close()
-	if user := os.Geteuid(); user != 0 && !friend(conn, user) {
-		return nil, fault.New(fault.NotSupported, "process %d belongs to another user", pid)
+	if err := genuine(conn, pid, os.Geteuid()); err != nil {
+		return nil, err
 	}
 	conn.SetDeadline(time.Now().Add(askSpan))
 	var p Process
@@ -43,6 +43,22 @@ func Ask(pid int) (*Process, error) {
 	}
 	p.Pid = pid
 	return &p, nil
+}
+
+// genuine refuses what another process answers, or, unless user is root, what a process of another
+// user does: anybody may take the name of a socket first.
+func genuine(conn *net.UnixConn, pid, user int) error {
+	cred, err := credentials(conn)
+	switch {
+	case err != nil:
+		return fault.Wrap(fault.System, err, "process %d", pid)
+	case int(cred.Pid) != pid:
+		return fault.New(fault.NotSupported,
+			"process %d: its socket is held by process %d of user %d", pid, cred.Pid, cred.Uid)
+	case user != 0 && int(cred.Uid) != user && cred.Uid != 0:
+		return fault.New(fault.NotSupported, "process %d belongs to another user", pid)
+	}
+	return nil
 }
 
 // Processes returns the processes of this host that can be asked, in the order of their numbers:
