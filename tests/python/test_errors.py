@@ -75,32 +75,37 @@ def other_message(group, rank):
 
 def no_message(group, rank):
     if rank == 0:
-        group.recv([torch.ones(5)], 1, 9).wait(SHORT)
+        group.set_timeout(SHORT)
+        group.recv([torch.ones(5)], 1, 9).wait()
 
 
 def absent_asynchronously(group, rank):
     if rank == 0:
-        dist.all_reduce(torch.ones(5), group=group, async_op=True).wait(SHORT)
+        group.set_timeout(SHORT)
+        dist.all_reduce(torch.ones(5), group=group, async_op=True).wait()
 
 
 def absent_in_a_block(group, rank):
     if rank == 0:
+        group.set_timeout(SHORT)
         with dist._coalescing_manager(group=group, device=CPU, async_ops=True) as block:
             dist.all_reduce(torch.ones(5), group=group)
-        block.works[0].wait(SHORT)
+        block.works[0].wait()
 
 
 def absent_and_sparse(group, rank):
     if rank == 0:
-        dist.all_reduce(torch.eye(3).to_sparse(), group=group, async_op=True).wait(SHORT)
+        group.set_timeout(SHORT)
+        dist.all_reduce(torch.eye(3).to_sparse(), group=group, async_op=True).wait()
 
 
 def behind(group, rank):
     """The error of a wait behind another operation that fails names both operations."""
     if rank == 0:
+        group.set_timeout(SHORT)
         first, second = [dist.all_reduce(torch.ones(n), group=group, async_op=True) for n in (5, 6)]
         with pytest.raises(dist.DistBackendError, match="5 x f32"):
-            first.wait(SHORT)
+            first.wait()
         second.wait()
 
 
