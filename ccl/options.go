@@ -732,15 +732,17 @@ func ParseOptions(text string) (Options, error) {
 	return o, o.Validate()
 }
 
-// serviceLink matches variables by which Kubernetes tells all containers of a namespace of a Service named goccl or
-// goccl-x (GOCCL_SERVICE_HOST, GOCCL_X_PORT_80_TCP_ADDR, …), with their values.
+// serviceLink matches variables by which Kubernetes tells all containers of a namespace of a
+// Service named goccl or goccl-x (GOCCL_SERVICE_HOST, GOCCL_X_PORT_80_TCP_ADDR, …), with their
+// values.
 var serviceLink = regexp.MustCompile(`^GOCCL_(?:[A-Z0-9_]+_)?(?:` +
 	`SERVICE_HOST=[0-9A-Fa-f.:]+|` +
 	`SERVICE_PORT(?:_[A-Z0-9_]+)?=[0-9]+|` +
 	`PORT(?:_[0-9]+_(?:TCP|UDP|SCTP))?=(?:tcp|udp|sctp)://.*|` +
 	`PORT_[0-9]+_(?:TCP|UDP|SCTP)_(?:PROTO=(?:tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9A-Fa-f.:]+))$`)
 
-// isServiceLink reports whether a variable is none of goccl's, but one that Kubernetes has set. GOCCL_PORT may be either.
+// isServiceLink reports whether a variable is none of goccl's, but one that Kubernetes has set.
+// GOCCL_PORT may be either.
 func isServiceLink(name, value string) bool {
 	return (findOption(name) == nil || name == "GOCCL_PORT") && serviceLink.MatchString(name+"="+value)
 }

@@ -74,7 +74,8 @@ func (o *Options) newArena() (*mem.Arena, error) {
 	if bytes == 0 {
 		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=0")
 	}
-	// Each rank of the host maps it, and the Go runtime ends the process where it is refused addresses.
+	// Each rank of the host maps it, and the Go runtime ends the process where it is refused
+	// addresses.
 	if left, limited := mem.AddressesLeft(); limited && bytes > left/addressShare {
 		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=%s is "+
 			"more than 1/%d of the %d MiB that the limit of its address space (ulimit -v, RLIMIT_AS) leaves; "+

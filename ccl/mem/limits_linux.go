@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddressesLeft returns how many bytes of address space the limit of this process (RLIMIT_AS, ulimit -v) leaves;
-// limited is false if there is no limit.
+// AddressesLeft returns how many bytes of address space the limit of this process (RLIMIT_AS,
+// ulimit -v) leaves; limited is false if there is no limit.
 func AddressesLeft() (bytes int, limited bool) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur >= math.MaxInt64 {

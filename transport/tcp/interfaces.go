@@ -21,16 +21,17 @@ type selector struct {
 
 const ownVariable = "GOCCL_SOCKET_IFNAME"
 
-// others has the variables of other libraries whose lists count where there is none for goccl. In Gloo's each name is
-// a whole one.
+// others has the variables of other libraries whose lists count where there is none for goccl. In
+// Gloo's each name is a whole one.
 var others = map[string]struct{ exact bool }{
 	"NCCL_SOCKET_IFNAME": {false},
 	"GLOO_SOCKET_IFNAME": {true},
 }
 
-// parseSelector parses a list such as "eth0,ib", "=eth0" or "^docker,lo", or one of another library's, with its
-// variable: "NCCL_SOCKET_IFNAME=^=docker0,lo", where = holds for all names of the list. Empty names do not count, as
-// after a last comma, and an alias (eth0:1) means its interface.
+// parseSelector parses a list such as "eth0,ib", "=eth0" or "^docker,lo", or one of another
+// library's, with its variable: "NCCL_SOCKET_IFNAME=^=docker0,lo", where = holds for all names of
+// the list. Empty names do not count, as after a last comma, and an alias (eth0:1) means its
+// interface.
 func parseSelector(text string) (selector, error) {
 	s := selector{variable: ownVariable, text: strings.TrimSpace(text)}
 	whole := false
@@ -75,8 +76,8 @@ func (s selector) invalid(format string, args ...any) error {
 		fmt.Sprintf(format, args...))
 }
 
-// class returns that of errors in the list. What a cluster sets for another library is no order to use TCP: ranks of one
-// host do without.
+// class returns that of errors in the list. What a cluster sets for another library is no order to
+// use TCP: ranks of one host do without.
 func (s selector) class() fault.Code {
 	if s.variable == ownVariable {
 		return fault.Invalid

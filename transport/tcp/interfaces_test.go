@@ -133,7 +133,7 @@ func TestOptions(t *testing.T) {
 	f, _ := loopback(t, nil)
 	_, err := New(Options{Doorbell: doorbell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
 	require.ErrorIs(t, err, fault.System)
-	require.ErrorContains(t, err, "Options.Port")
+	require.ErrorContains(t, err, "GOCCL_PORT")
 }
 
 // TestPortRange has processes take the free ports of a range, one after the other.
