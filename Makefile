@@ -22,8 +22,9 @@ help: ## This list
 	@printf '\n%s %s\n%s %s\n' \
 		'TORCH=X.Y.Z with any of them: that release of torch (ci/torch.txt), in an environment of its own,' \
 		'.venv-torchX.Y.Z;' \
-		'make test TORCH=X.Y.Z runs the stages of the areas python, torch and packaging.' \
-		'STAGES="test-go test-race": these stages.'
+		'PYTHON_VERSION=3.13: that Python, in .venv-py3.13.' \
+		'make test with one of these runs the stages of the areas python, torch and packaging.' \
+		'STAGES="test-go test-race": these stages; STAGES=all: all of them.'
 
 .PHONY: setup
 setup: ## .venv with the pinned requirements, Go, goccl installed; done again only where something changed
@@ -39,13 +40,13 @@ quick: ## gofmt, vet, lint, and the short tests of the Go packages that a change
 
 .PHONY: test
 test: setup ## Everything that CI runs, with a budget for each stage (ci/budget.txt)
-	@$(if $(STAGES)$(TORCH),,ci/rdma-vm.sh --prepare 2>/dev/null || [ $$? -eq 126 ]) # what it brings is no stage's time
+	@$(if $(STAGES)$(TORCH)$(PYTHON_VERSION),,ci/rdma-vm.sh --prepare 2>/dev/null || [ $$? -eq 126 ]) # what it brings is no stage's time
 	@$(GO_ENV) $$VENV/bin/python ci/test.py $(STAGES)
 
 .PHONY: clean
 clean: ## Remove what was built, and every .venv
 	@if [ -d build ]; then chmod -R u+w build; fi
-	@rm -rf build dist .venv .venv-torch* python/*.egg-info
+	@rm -rf build dist .venv .venv-* python/*.egg-info
 
 ##@ The stages of make test, for one at a time
 
@@ -154,7 +155,11 @@ cuda-windows: ## make test-cuda for calls over windows, and in graphs
 
 .PHONY: torch-versions
 torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
-	@. ci/env.sh; "$${PYTHON:-python3}" ci/torch_versions.py $(VERSIONS)
+	@. ci/env.sh; "$${PYTHON:-python3}" ci/versions.py torch $(VERSIONS)
+
+.PHONY: python-versions
+python-versions: ## The same with each python3.10 to python3.14 that this machine has, also pyenv's (VERSIONS="3.12 3.13"; STAGES=all; KEEP=1)
+	@. ci/env.sh; "$${PYTHON:-python3}" ci/versions.py python $(VERSIONS)
 
 .PHONY: conformance
 conformance: setup ## All of torch's own distributed tests at 2, 3 and 4 ranks, goccl beside gloo (docs/conformance.md; CONFORMANCE_ARGS)

@@ -53,6 +53,7 @@ func NewNode(opts Options) (*Node, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	opts.warnOfServiceLinks()
 	if spin, err := opts.spin(); err == nil && opts.Spin != "" {
 		park.SetSpin(spin)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,7 @@ type Options struct {
 	Recorder       int           // how many of the last operations of a group are remembered; 0 for none
 	RecordSignal   string        // "USR2", "USR1", "none": the signal at which package pgbackend writes them to a file
 	NoTop          bool          // package pgbackend does not serve goccl top
+	serviceLinks   []string      // names that ParseOptions has left out, since Kubernetes has set them
 	WarnAfter      time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 }
 
@@ -221,7 +223,8 @@ var optionTable = []option{
 		func(o *Options) string { return o.RecordSignal }, setRecordSignal},
 	{"GOCCL_REGISTERED", "16G", "int | str",
 		"Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory " +
-			"is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.", false,
+			"is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. The first group of a " +
+			"process decides. See docs/registered.md.", false,
 		func(o *Options) string { return o.Registered },
 		func(o *Options, v string) error { o.Registered = v; return o.checkRegistered() }},
 	{"GOCCL_SECRET_FILE", "", "str",
@@ -236,8 +239,8 @@ var optionTable = []option{
 		func(o *Options) string { return o.SocketFamily }, setFamily},
 	{"GOCCL_SOCKET_IFNAME", "", "str",
 		"Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and those to leave out " +
-			"(^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else GLOO_SOCKET_IFNAME. " +
-			"The first group of a process that may use TCP decides.", false,
+			"(^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else GLOO_SOCKET_IFNAME; " +
+			"if one of these leaves no interface, ranks of one host still do without TCP. The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return o.SocketIfname },
 		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SOCKET_STREAMS", "", "int",
@@ -740,6 +743,10 @@ func ParseOptions(text string) (Options, error) {
 		}
 		name, value, ok := strings.Cut(line, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if isServiceLink(name, value) {
+			o.serviceLinks = append(o.serviceLinks, name)
+			continue
+		}
 		row := findOption(name)
 		if !ok || row == nil {
 			return o, fault.New(fault.Invalid, "unknown option %s%s", name, suggest(name))
@@ -749,6 +756,33 @@ func ParseOptions(text string) (Options, error) {
 		}
 	}
 	return o, o.Validate()
+}
+
+// serviceLink matches variables by which Kubernetes tells all containers of a namespace of a
+// Service named goccl or goccl-x (GOCCL_SERVICE_HOST, GOCCL_X_PORT_80_TCP_ADDR, …), with their
+// values.
+var serviceLink = regexp.MustCompile(`^GOCCL_(?:[A-Z0-9_]+_)?(?:` +
+	`SERVICE_HOST=[0-9A-Fa-f.:]+|` +
+	`SERVICE_PORT(?:_[A-Z0-9_]+)?=[0-9]+|` +
+	`PORT(?:_[0-9]+_(?:TCP|UDP|SCTP))?=(?:tcp|udp|sctp)://.*|` +
+	`PORT_[0-9]+_(?:TCP|UDP|SCTP)_(?:PROTO=(?:tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9A-Fa-f.:]+))$`)
+
+// isServiceLink reports whether a variable is none of goccl's, but one that Kubernetes has set.
+// GOCCL_PORT may be either.
+func isServiceLink(name, value string) bool {
+	return (findOption(name) == nil || name == "GOCCL_PORT") && serviceLink.MatchString(name+"="+value)
+}
+
+// warnOfServiceLinks says which variables were left out.
+func (o *Options) warnOfServiceLinks() {
+	if n := len(o.serviceLinks); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(" and %d more", n-1)
+		}
+		o.printer("WARN")("%s%s: left alone; Kubernetes sets such variables for a Service whose name begins with goccl; "+
+			"enableServiceLinks: false in the spec of the pod leaves them out", o.serviceLinks[0], more)
+	}
 }
 
 func findOption(name string) *option {

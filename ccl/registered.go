@@ -74,8 +74,18 @@ func (o *Options) newArena() (*mem.Arena, error) {
 	if bytes == 0 {
 		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=0")
 	}
+	// Each rank of the host maps it, and the Go runtime ends the process where it is refused
+	// addresses.
+	if left, limited := mem.AddressesLeft(); limited && bytes > left/addressShare {
+		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=%s is "+
+			"more than 1/%d of the %d MiB that the limit of its address space (ulimit -v, RLIMIT_AS) leaves; "+
+			"set a smaller one, or raise the limit", o.Registered, addressShare, left>>20)
+	}
 	return mem.NewArena(bytes)
 }
+
+// addressShare limits registered memory to a part of the address space, where that is limited.
+const addressShare = 8
 
 // The size of the arena is a multiple of registeredUnit, so that huge pages fit.
 const (

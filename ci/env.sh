@@ -15,15 +15,38 @@ torch_release() {
     if [ "$1" = "$minor" ]; then echo "$listed"; else echo "$1"; fi
 }
 
-# With TORCH=… the environment, the logs and the records are that release's own.
+# The interpreter that PYTHON_VERSION means: 3.13 is python3.13 of PATH, or the one that pyenv has installed. Each is
+# tried, since pyenv puts names on PATH that do not work. Those of the environments here do not count.
+python_release() {
+    local each found=
+    while [[ $1 =~ ^3\.[0-9]+$ ]] && [ -z "$found" ] && read -r each; do
+        found=$("$each" -c 'import sys; print(sys.executable)' 2>/dev/null </dev/null) || true
+        case $found in "$ROOT"/.venv*) found= ;; esac
+    done < <(
+        PATH=$OUTER_PATH type -aP "python$1"
+        compgen -G "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/$1.*/bin/python$1"
+    )
+    if [ -z "$found" ]; then
+        echo "PYTHON_VERSION=$1: this machine has no python$1, neither on PATH nor from pyenv" >&2
+        return 2
+    fi
+    echo "$found"
+}
+
+# With PYTHON_VERSION=… or TORCH=… the environment, the logs and the records are their own.
 VENV=$ROOT/.venv BUILD=$ROOT/build
+OUTER_PATH=${OUTER_PATH:-$PATH}
+if [ -n "${PYTHON_VERSION:-}" ]; then
+    PYTHON=$(python_release "$PYTHON_VERSION") || exit 2
+    VENV=$VENV-py$PYTHON_VERSION BUILD=$BUILD/py$PYTHON_VERSION
+    export PYTHON PYTHON_VERSION
+fi
 if [ -n "${TORCH:-}" ]; then
     TORCH=$(torch_release "$TORCH") || exit 2
-    VENV=$ROOT/.venv-torch$TORCH BUILD=$ROOT/build/torch-$TORCH
+    VENV=$VENV-torch$TORCH BUILD=$BUILD/torch-$TORCH
     export TORCH
 fi
 LOGS=$BUILD/log RECORDS=$BUILD/test
-OUTER_PATH=${OUTER_PATH:-$PATH}
 OUTER_PATH=${OUTER_PATH//"$VENV/bin:"/} # as it was before .venv came in front, here or where somebody activated it
 export ROOT VENV LOGS RECORDS
 # Where torch's flight recorder writes when a rank fails, as tests make them; else it is a folder under HOME.

@@ -2,13 +2,14 @@
 
 Exit code 1 if a test or a stage failed, if a stage hung (it is ended at HANG times its budget) or, with CI=true, if a
 test was skipped that ci/skips.txt does not list. A stage that exceeds its budget only gets a warning, since machines
-differ. Arguments are names of targets: only those stages run. Without arguments, if TORCH is set, the stages of the
-areas that depend on torch run.
+differ. Arguments are names of targets: only those stages run; "all" means all. Without arguments, if TORCH or
+PYTHON_VERSION is set, the stages of the areas that depend on torch and Python run.
 """
 import importlib.metadata
 import operator
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -48,20 +49,22 @@ def allowed_skips(lines, torch):
     return names
 
 
-def chosen(stages, names, torch):
+def chosen(stages, names, other):
     """Returns the stages to run.
 
-    These are the named ones; else, if TORCH is set, those of the areas that depend on torch; else all.
+    These are the named ones; else, with another torch or Python, those of the areas that depend on them; else all.
 
-    Budgets are measured with the default torch. A run with another torch may take three times as long, since only its
-    test results matter.
+    Budgets are measured with the defaults. A run with others may take three times as long, since only its test results
+    matter.
     """
-    stages = [(area, target, int(limit) * (3 if torch else 1)) for area, target, limit in stages]
+    stages = [(area, target, int(limit) * (3 if other else 1)) for area, target, limit in stages]
+    if names == ["all"]:
+        return stages
     if unknown := set(names) - {target for _, target, _ in stages}:
         sys.exit(f"ci/budget.txt has no stage {', '.join(sorted(unknown))}")
     if names:
         return [stage for stage in stages if stage[1] in names]
-    return [stage for stage in stages if not torch or stage[0] in TORCH_AREAS]
+    return [stage for stage in stages if not other or stage[0] in TORCH_AREAS]
 
 
 def run(target, limit):
@@ -83,7 +86,8 @@ def run(target, limit):
 
 
 def main():
-    stages = chosen(table("ci/budget.txt"), sys.argv[1:], os.environ.get("TORCH"))
+    stages = chosen(table("ci/budget.txt"), sys.argv[1:],
+                    os.environ.get("TORCH") or os.environ.get("PYTHON_VERSION"))
     torch = importlib.metadata.version("torch")
     allowed = allowed_skips(table("ci/skips.txt"), torch)
     os.environ.pop("MAKEFLAGS", None)
@@ -127,7 +131,7 @@ def main():
     for test in failures[:REPEATED]:
         print(f"\nfailed: {test.name}")
         print("\n".join(test.reason.splitlines()[-LINES:]))
-    print(f"\ntorch {torch}")
+    print(f"\ntorch {torch}, Python {platform.python_version()}")
     for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "budget", ""), *rows]:
         print("{:<12}{:<18}{:>8}{:>8}{:>8}{:>9}{:>8}  {}".format(*row).rstrip())
     if complaints or warnings:

@@ -1,4 +1,11 @@
-"""The option --long, for all tests: without it those that are marked long do not run."""
+"""For all tests: the option --long, without which those that are marked long do not run; what all their processes are
+told."""
+import os
+
+# Python 3.12 and later warn of each fork in a process with threads. Tests that compare what a process prints fork on
+# purpose. Processes that a test starts inherit this, since they are started after it.
+os.environ["PYTHONWARNINGS"] = ",".join(
+    filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:This process (pid=:DeprecationWarning"]))
 
 
 def pytest_addoption(parser):

@@ -21,13 +21,13 @@ func NewSegment(name string, bytes int) (*Segment, error) {
 func newSegment(name string, bytes int, at placement) (*Segment, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fault.Wrap(fault.System, err, "memfd_create of the shared segment %q", name)
+		return nil, fault.Wrap(fault.System, err, "memfd_create of the shared segment %q; %s", name, remedyOf(err))
 	}
 	s := &Segment{fd: fd}
 	if err := s.prepare(bytes, at); err != nil {
 		s.Free()
 		return nil, fault.Wrap(fault.System, err,
-			"no shared memory for segment %q of %d bytes; %s", name, bytes, remedy)
+			"no shared memory for segment %q of %d bytes; %s", name, bytes, remedyOf(err))
 	}
 	return s, nil
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _loader, _recorder
+import torch.distributed as dist
+
+from . import _loader, _recorder, _room
 from ._options import futures_wait, lines, timeout_of, waits_block
 from .zoptions import Options
 
@@ -48,6 +50,8 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
         pg_options.backend._use_store(backend_options.store)
         return pg_options.backend
     core = _loader.core()
+    if lack := _room.lack(core, _room.FOR_A_GROUP):
+        raise dist.DistBackendError(f"goccl: no group can be made: {lack}")
     if isinstance(pg_options, core.Options):  # options of another group, copied by torch
         settings = pg_options.lines
     elif pg_options is None or isinstance(pg_options, Options):

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import torch
 import torch.distributed as dist
 
+from . import _room
 from ._version import __version__
 
 _HERE = Path(__file__).resolve().parent
@@ -28,6 +29,7 @@ def core() -> ModuleType:
 
     Raises:
         ImportError: if goccl was not built, or was built for another torch; the message has the command to build it.
+            If a limit of the process leaves too little, the message names it.
         torch.distributed.DistBackendError: in a fork of a process that has used goccl.
     """
     global _core
@@ -89,17 +91,26 @@ def _load() -> ModuleType:
         raise ImportError(f"goccl {__version__}: {library} is missing. Install it again: {rebuild_command()}")
     try:
         extension = import_module("goccl._C")
+    except ImportError as e:
+        raise _not_loaded(built, e) from e
+    if lack := _room.lack(extension, _room.TO_LOAD):
+        raise ImportError(f"goccl {__version__}: {library} cannot be loaded: {lack}")
+    try:
         found = extension.load(str(library))
-    except (ImportError, RuntimeError) as e:
-        raise ImportError(
-            f"goccl {__version__} (built for torch {built}) cannot be loaded with torch {torch.__version__}: {e}. "
-            f"Build it again: {rebuild_command()}"
-        ) from e
+    except RuntimeError as e:
+        raise _not_loaded(built, e) from e
     if found != __version__:
         raise ImportError(
             f"goccl {__version__}: {library} is of version {found}. Install it again: {rebuild_command()}"
         )
     return extension
+
+
+def _not_loaded(built: str, why: Exception) -> ImportError:
+    return ImportError(
+        f"goccl {__version__} (built for torch {built}) cannot be loaded with torch {torch.__version__}: {why}. "
+        f"Build it again: {rebuild_command()}"
+    )
 
 
 def _after_fork_in_child() -> None:

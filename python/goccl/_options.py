@@ -64,19 +64,6 @@ def _text(name: str, value: Any) -> str:
     return str(int(value) if isinstance(value, bool) else value)
 
 
-def _others_interfaces(environ: Mapping[str, str]) -> str:
-    """Returns the interfaces that are named to NCCL or to Gloo, in goccl's form, or an empty text."""
-    names = environ.get("NCCL_SOCKET_IFNAME", "").strip()
-    if not names:  # Gloo's are whole names
-        names = environ.get("GLOO_SOCKET_IFNAME", "").strip()
-        names = "=" + names if names else ""
-    but = "^" if names.startswith("^") else ""
-    names = names[len(but):]
-    if names.startswith("="):  # for all names of the list
-        names = ",".join("=" + name.strip() for name in names[1:].split(",") if name.strip())
-    return but + names
-
-
 # What NCCL has under another name, in the same form.
 _NCCL = {"IB_HCA": "NCCL_IB_HCA", "IB_GID_INDEX": "NCCL_IB_GID_INDEX"}
 
@@ -84,8 +71,10 @@ _NCCL = {"IB_HCA": "NCCL_IB_HCA", "IB_GID_INDEX": "NCCL_IB_GID_INDEX"}
 def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> str:
     """Returns every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
     settings = [(name, environ[name]) for name in sorted(environ) if name.startswith(PREFIX)]
-    if not environ.get(PREFIX + "SOCKET_IFNAME") and (interfaces := _others_interfaces(environ)):
-        settings.append((PREFIX + "SOCKET_IFNAME", interfaces))
+    if not environ.get(PREFIX + "SOCKET_IFNAME"):  # the core knows the form that these have there
+        theirs = next((name for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if environ.get(name, "").strip()), None)
+        if theirs:
+            settings.append((PREFIX + "SOCKET_IFNAME", f"{theirs}={environ[theirs].strip()}"))
     settings += [(PREFIX + name, environ[theirs].strip()) for name, theirs in _NCCL.items()
                  if not environ.get(PREFIX + name) and environ.get(theirs, "").strip()]
     if options is not None:

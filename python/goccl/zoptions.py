@@ -87,8 +87,8 @@ class Options(Settings):
             signal itself, or ignores it, keeps it. The first group of a process decides. (``GOCCL_RECORD_SIGNAL``,
             default USR2)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
-            memory is taken as it is used. 0: none. The first group of a process decides. See docs/registered.md.
-            (``GOCCL_REGISTERED``, default 16G)
+            memory is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. The
+            first group of a process decides. See docs/registered.md. (``GOCCL_REGISTERED``, default 16G)
         secret_file: File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least,
             which only its owner can read: the store alone is then not enough to join (docs/trust.md). The first group
             of a process that may use TCP decides. (``GOCCL_SECRET_FILE``)
@@ -96,7 +96,8 @@ class Options(Settings):
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
             those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
-            GLOO_SOCKET_IFNAME. The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
+            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. The first
+            group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         socket_streams: How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each
             connection (clouds), or to use several interfaces of different rates. Not set: one for each interface that
             is about as fast as the best one. The first group of a process that may use TCP decides.

@@ -51,7 +51,7 @@ def build():
          "-o", str(library), "./cabi/libgoccl")
     header = re.sub(rb"/\*.*?\*/|//[^\n]*", b"", library.with_suffix(".h").read_bytes(), flags=re.DOTALL)
     content = hashlib.sha256(SOURCE.read_bytes() + header).hexdigest()[:12]
-    device = FOLDER / f"torch-{torch.__version__}-{content}" / "goccl_device.so"
+    device = FOLDER / f"torch-{torch.__version__}-{sys.implementation.cache_tag}-{content}" / "goccl_device.so"
     if not device.exists():
         _run(sys.executable, __file__, str(device.parent))
     return library, device

@@ -99,12 +99,10 @@ class TestOptions:
         assert lines(goccl.Options(), {}) == ""
 
     @pytest.mark.parametrize("environ, interfaces", [
-        ({"NCCL_SOCKET_IFNAME": "eth,ib0"}, "eth,ib0"),
-        ({"NCCL_SOCKET_IFNAME": "=eth0,eth1"}, "=eth0,=eth1"),
-        ({"NCCL_SOCKET_IFNAME": "^docker,lo"}, "^docker,lo"),
-        ({"NCCL_SOCKET_IFNAME": "^=docker0,lo"}, "^=docker0,=lo"),
-        ({"GLOO_SOCKET_IFNAME": "eth0,eth1"}, "=eth0,=eth1"),
-        ({"NCCL_SOCKET_IFNAME": "ib", "GLOO_SOCKET_IFNAME": "eth0"}, "ib"),
+        ({"NCCL_SOCKET_IFNAME": " ^=docker0,lo, "}, "NCCL_SOCKET_IFNAME=^=docker0,lo,"),
+        ({"GLOO_SOCKET_IFNAME": "eth0,eth1"}, "GLOO_SOCKET_IFNAME=eth0,eth1"),
+        ({"NCCL_SOCKET_IFNAME": "ib", "GLOO_SOCKET_IFNAME": "eth0"}, "NCCL_SOCKET_IFNAME=ib"),
+        ({"NCCL_SOCKET_IFNAME": " ", "GLOO_SOCKET_IFNAME": "eth0"}, "GLOO_SOCKET_IFNAME=eth0"),
         ({"NCCL_SOCKET_IFNAME": "", "GLOO_SOCKET_IFNAME": ""}, None),
         ({"GOCCL_SOCKET_IFNAME": "own", "NCCL_SOCKET_IFNAME": "ib"}, "own"),
     ])

@@ -72,7 +72,7 @@ CASES = {
     "64 descriptors": ("limit('NOFILE', 64)", "right"),
     "no locked memory": ("limit('MEMLOCK', 0)", "right"),
     "64 GB of addresses": ("limit('AS', 64 << 30)", "right"),
-    "no file": ("limit('FSIZE', 0)", "refused: .*shm"),
+    "no file": ("limit('FSIZE', 0)", "refused: .*shm.*ulimit -f.*GOCCL_TRANSPORT=tcp"),
     "no pidfd": ("forbid('pidfd_open')", "right"),
     "no io_uring, no process_vm_readv": ("forbid('io_uring_setup', 'process_vm_readv')", "right"),
     "nobody": ("os.setuid(65534)", "right"),

@@ -183,7 +183,7 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	if !reaches(f.self, a) {
 		return nil, fault.Peer(fault.NotSupported, s.Peer,
 			"tcp: no address of %s (%s) can be reached from the interfaces of this process (%s); "+
-				"see Options.Interfaces", a.who(), list(a.endpoints), list(f.self.endpoints))
+				"see GOCCL_SOCKET_IFNAME", a.who(), list(a.endpoints), list(f.self.endpoints))
 	}
 	if err := f.protects(a, s.Peer); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,35 +12,77 @@ import (
 
 // selector decides by name which interfaces to use.
 type selector struct {
-	text   string // as the user wrote it
-	except bool
-	exact  []string
-	prefix []string
+	variable string // where the user wrote the list
+	text     string // as the user wrote it
+	except   bool
+	exact    []string
+	prefix   []string
 }
 
-// parseSelector parses a list such as "eth0,ib", "=eth0" or "^docker,lo".
+const ownVariable = "GOCCL_SOCKET_IFNAME"
+
+// others has the variables of other libraries whose lists count where there is none for goccl. In
+// Gloo's each name is a whole one.
+var others = map[string]struct{ exact bool }{
+	"NCCL_SOCKET_IFNAME": {false},
+	"GLOO_SOCKET_IFNAME": {true},
+}
+
+// parseSelector parses a list such as "eth0,ib", "=eth0" or "^docker,lo", or one of another
+// library's, with its variable: "NCCL_SOCKET_IFNAME=^=docker0,lo", where = holds for all names of
+// the list. Empty names do not count, as after a last comma, and an alias (eth0:1) means its
+// interface.
 func parseSelector(text string) (selector, error) {
-	s := selector{text: text}
-	rest := strings.TrimSpace(text)
+	s := selector{variable: ownVariable, text: strings.TrimSpace(text)}
+	whole := false
+	variable, list, _ := strings.Cut(s.text, "=")
+	of, theirs := others[variable]
+	if theirs {
+		s.variable, s.text, whole = variable, strings.TrimSpace(list), of.exact
+	}
+	rest := s.text
 	if rest == "" {
 		return s, nil
 	}
 	rest, s.except = strings.CutPrefix(rest, "^")
+	if theirs && strings.HasPrefix(rest, "=") {
+		whole = true
+	}
 	for _, part := range strings.Split(rest, ",") {
 		name := strings.TrimSpace(part)
-		name, exact := strings.CutPrefix(name, "=")
-		if name == "" || strings.ContainsAny(name, "^= \t/") {
-			return s, fault.New(fault.Invalid,
-				"tcp: interface list %q: %q is not a name; write \"eth0,ib\" for names or prefixes, "+
-					"\"=eth0\" for one exact name, or \"^docker,lo\" for all but these", text, part)
+		if name == "" {
+			continue
 		}
-		if exact {
+		name, exact := strings.CutPrefix(name, "=")
+		name, _, _ = strings.Cut(name, ":")
+		if name == "" || strings.ContainsAny(name, "^= \t/") {
+			return s, s.invalid("%q is not a name", part)
+		}
+		if exact || whole {
 			s.exact = append(s.exact, name)
 		} else {
 			s.prefix = append(s.prefix, name)
 		}
 	}
+	if s.all() {
+		return s, s.invalid("it has no name")
+	}
 	return s, nil
+}
+
+func (s selector) invalid(format string, args ...any) error {
+	return fault.New(s.class(), "tcp: %s=%s: %s; write \"eth0,ib\" for names or prefixes, "+
+		"\"=eth0\" for one exact name, or \"^docker,lo\" for all but these", s.variable, s.text,
+		fmt.Sprintf(format, args...))
+}
+
+// class returns that of errors in the list. What a cluster sets for another library is no order to
+// use TCP: ranks of one host do without.
+func (s selector) class() fault.Code {
+	if s.variable == ownVariable {
+		return fault.Invalid
+	}
+	return fault.NotSupported
 }
 
 // all reports whether the list is empty.
@@ -100,9 +143,8 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 	if len(have) == 0 {
 		return nil, fault.New(fault.NotSupported, "tcp: no network interface of this host is up and has an address")
 	}
-	return nil, fault.New(fault.Invalid,
-		"tcp: the interface list %q leaves no interface; up and with an address are %s",
-		s.text, strings.Join(have, ", "))
+	return nil, fault.New(s.class(), "tcp: %s=%s leaves no interface; up and with an address are %s",
+		s.variable, s.text, strings.Join(have, ", "))
 }
 
 // hostInterfaces returns the interfaces that are up. It leaves out link-local addresses: they mean
@@ -110,7 +152,9 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 func hostInterfaces() ([]nic, error) {
 	all, err := net.Interfaces()
 	if err != nil {
-		return nil, fault.Wrap(fault.System, err, "tcp: cannot read the network interfaces")
+		// Ranks of one host do without.
+		return nil, fault.Wrap(fault.NotSupported, err, "tcp: cannot read the network interfaces; is netlink refused "+
+			"to this process (RestrictAddressFamilies of systemd, a seccomp filter)?")
 	}
 	var nics []nic
 	for _, i := range all {

@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -43,8 +45,22 @@ func TestSelector(t *testing.T) {
 		{"wlan", all, nil},
 		{"bare0", all, nil},
 		{"^", all, nil},
-		{"eth0,", all, nil},
+		{",", all, nil},
+		{"^,", all, nil},
+		{"eth1,", all, []string{"eth1", "eth10"}},
+		{"=eth1:1", all, []string{"eth1"}},
+		{"NCCL_SOCKET_IFNAME=eth1", all, []string{"eth1", "eth10"}},
+		{"NCCL_SOCKET_IFNAME=eth1, ,ib:0,", all, []string{"eth1", "eth10", "ib0"}},
+		{"NCCL_SOCKET_IFNAME==eth1,ib0", all, []string{"eth1", "ib0"}},
+		{"NCCL_SOCKET_IFNAME=^docker,lo", all, []string{"eth0", "eth1", "eth10", "ib0"}},
+		{"NCCL_SOCKET_IFNAME=^=eth1,lo", all, []string{"eth0", "eth10", "docker0", "ib0"}},
+		{"NCCL_SOCKET_IFNAME=^=lo,=docker0", all, []string{"eth0", "eth1", "eth10", "ib0"}},
+		{"GLOO_SOCKET_IFNAME=eth1,lo,", all, []string{"eth1", "lo"}},
+		{"NCCL_SOCKET_IFNAME=,", all, nil},
+		{"NCCL_SOCKET_IFNAME=eth1,^lo", all, nil},
+		{"OTHER_SOCKET_IFNAME=eth1", all, nil},
 		{"eth0,^lo", all, nil},
+		{"==eth0", all, nil},
 		{"=", all, nil},
 		{"eth 0", all, nil},
 		{"10.0.0.0/24", all, nil},
@@ -56,7 +72,9 @@ func TestSelector(t *testing.T) {
 				chosen, err = sel.choose(tt.nics)
 			}
 			if tt.names == nil {
-				require.ErrorIs(t, err, fault.Invalid)
+				require.Error(t, err)
+				require.Equal(t, strings.HasPrefix(tt.text, "NCCL"), errors.Is(err, fault.NotSupported))
+				require.Equal(t, !strings.HasPrefix(tt.text, "NCCL"), errors.Is(err, fault.Invalid))
 				return
 			}
 			require.NoError(t, err)
@@ -81,8 +99,10 @@ func TestNoInterface(t *testing.T) {
 		{"", nil, fault.NotSupported, "no network interface of this host is up and has an address"},
 		{"", host("bare0"), fault.NotSupported, "no network interface of this host is up and has an address"},
 		{"lo", nil, fault.NotSupported, "no network interface of this host is up and has an address"},
-		{"^lo", host("lo", "bare0"), fault.Invalid, `"^lo" leaves no interface; up and with an address are lo`},
-		{"wlan", host("lo", "eth0"), fault.Invalid, `"wlan" leaves no interface; up and with an address are lo, eth0`},
+		{"^lo", host("lo", "bare0"), fault.Invalid, "GOCCL_SOCKET_IFNAME=^lo leaves no interface; up and with an address are lo"},
+		{"wlan", host("lo", "eth0"), fault.Invalid, "GOCCL_SOCKET_IFNAME=wlan leaves no interface; up and with an address are lo, eth0"},
+		{"NCCL_SOCKET_IFNAME=ib0", host("lo", "eth0"), fault.NotSupported,
+			"NCCL_SOCKET_IFNAME=ib0 leaves no interface; up and with an address are lo, eth0"},
 	} {
 		sel, err := parseSelector(tt.text)
 		require.NoError(t, err)
@@ -113,7 +133,7 @@ func TestOptions(t *testing.T) {
 	f, _ := loopback(t, nil)
 	_, err := New(Options{Doorbell: doorbell, Interfaces: "lo", Port: int(f.self.endpoints[0].port)})
 	require.ErrorIs(t, err, fault.System)
-	require.ErrorContains(t, err, "Options.Port")
+	require.ErrorContains(t, err, "GOCCL_PORT")
 }
 
 // TestPortRange has processes take the free ports of a range, one after the other.

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"syscall"
@@ -35,8 +36,16 @@ func listen(nics []nic, port, last int) (listeners []*net.TCPListener, endpoints
 		}
 	}
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.System, err,
-			"tcp: cannot listen; is the port taken, or every one of the range (Options.Port), or the interface down?")
+		what := "is the interface down?"
+		switch {
+		case errors.Is(err, syscall.EMFILE):
+			what = "raise the limit of open files (ulimit -n)"
+		case errors.Is(err, syscall.EADDRINUSE) && last > port:
+			what = fmt.Sprintf("every port of GOCCL_PORT=%d-%d is taken; a host needs as many as it has ranks", port, last)
+		case errors.Is(err, syscall.EADDRINUSE) && port != 0:
+			what = fmt.Sprintf("the port of GOCCL_PORT=%d is taken; several ranks of a host need a range of ports", port)
+		}
+		return nil, nil, fault.Wrap(fault.System, err, "tcp: cannot listen; %s", what)
 	}
 	return listeners, endpoints, nil
 }

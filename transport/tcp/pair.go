@@ -223,7 +223,7 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		case <-ctx.Done():
 			return nil, p.missing(ctx, rank, fmt.Sprintf(
 				"no connection from %s, which has to dial this process at %s; "+
-					"it did not call Connect, or cannot reach these addresses (firewall, Options.Interfaces)",
+					"it did not call Connect, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
 				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.stopping:
 			return nil, errFabricClosed

@@ -1,4 +1,4 @@
-"""Tests TORCH=… of the Makefile, the list of releases, and the messages of setup.py for an unknown torch.
+"""Tests TORCH=… and PYTHON_VERSION=… of the Makefile, the list of releases, and the messages of setup.py for an unknown torch.
 
 Nothing is installed.
 """
@@ -98,25 +98,66 @@ def test_the_lists_agree(monkeypatch):
     (bounds,) = re.findall(r"^OLDEST_TORCH, NEWEST_TORCH = \(2, (\d+)\), \(2, (\d+)\)", setup, re.MULTILINE)
     minors = [int(release.split(".")[1]) for release in RELEASES]
     assert minors == list(range(int(bounds[0]), int(bounds[1]) + 1))
-    versions = script("torch_versions", monkeypatch)
+    versions = script("versions", monkeypatch)
     assert versions.releases((ROOT / "ci/torch.txt").read_text(), []) == RELEASES
     assert versions.releases((ROOT / "ci/torch.txt").read_text(), [RELEASES[1].rpartition(".")[0]]) == [RELEASES[1]]
 
 
 def test_the_table_keeps_rows_that_were_not_run(monkeypatch):
-    versions = script("torch_versions", monkeypatch)
+    versions = script("versions", monkeypatch)
+    torch = versions.Kind("torch")
     first = versions.row_of("2.12.1", True,
                             "1 passed, 0 failed, 0 skipped\nmore\n7 passed, 0 failed, 2 skipped\n", 61.7)
     assert first == ("2.12.1", "yes", "7", "0", "2", "62")
     broken = versions.row_of("2.9.0", False, "no such package", 3)
     assert broken == ("2.9.0", "no", "0", "0", "0", "3")
-    readme = versions.merged(f"a\n{versions.BEGIN}\n{versions.END}\nb\n", [first, broken])
+    readme = versions.merged(torch, f"a\n{torch.begin}\n{versions.END}\nb\n", [first, broken])
     assert readme.startswith("a\n") and readme.endswith("\nb\n")
     assert readme.index("| 2.9.0 | no |") < readme.index("| 2.12.1 | yes | 7 | 0 | 2 | 62 |")
-    again = versions.merged(readme, [("2.12.2", "yes", "8", "0", "0", "50")])
+    again = versions.merged(torch, readme, [("2.12.2", "yes", "8", "0", "0", "50")])
     assert "2.12.1" not in again and "| 2.12.2 | yes | 8 |" in again and "| 2.9.0 | no |" in again
-    with pytest.raises(SystemExit, match="must have the lines"):
-        versions.merged("nothing", [first])
+    with pytest.raises(SystemExit, match="must have the line"):
+        versions.merged(torch, "nothing", [first])
+
+
+def test_the_tables_of_the_readme_are_apart(monkeypatch):
+    """Each is written between its own lines, and leaves the other's rows alone."""
+    versions = script("versions", monkeypatch)
+    readme = (ROOT / "README.md").read_text()
+    row = ("3.11", "yes", "8", "0", "0", "50")
+    for kind, version in ((versions.Kind("torch"), "2.15.7"), (versions.Kind("python"), "3.11")):
+        again = versions.merged(kind, readme, [(version, *row[1:])])
+        changed = [line for line in again.splitlines() if line not in readme.splitlines()]
+        assert changed == [f"| {version} | yes | 8 | 0 | 0 | 50 |"]
+        assert again.count(versions.END) == readme.count(versions.END) == 2
+
+
+def test_a_python_of_ones_own(monkeypatch, tmp_path, capsys):
+    """PYTHON_VERSION means a python of PATH that works, or pyenv's, and never that of an environment here."""
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "shims/python3.99").write_text("#!/bin/sh\necho not installed >&2; exit 127\n")
+    home = tmp_path / "pyenv/versions/3.99.1/bin"
+    home.mkdir(parents=True)
+    (home / "python3.99").write_text("#!/bin/sh\necho /somewhere/python3.99\n")
+    for each in (tmp_path / "shims/python3.99", home / "python3.99"):
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/shims:{ROOT}/.venv/bin:/usr/bin:/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    for name in ("OUTER_PATH", "TORCH", "PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+
+    def environment_of(version):
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$PYTHON $VENV $RECORDS"'], cwd=ROOT,
+                              text=True, capture_output=True, timeout=60, env={**os.environ, "PYTHON_VERSION": version})
+        return done.returncode, done.stdout.strip(), done.stderr
+
+    assert environment_of("3.99") == (0, f"/somewhere/python3.99 {ROOT}/.venv-py3.99 {ROOT}/build/py3.99/test", "")
+    for wrong in ("3.98", "3", "3.99.1", "python3.99", "../x"):
+        code, said, message = environment_of(wrong)
+        assert (code, said) == (2, "") and message.startswith(f"PYTHON_VERSION={wrong}: this machine has no"), message
+    monkeypatch.chdir(ROOT)
+    assert script("versions", monkeypatch).Kind("python").versions(["3.98", "3.99"]) == ["3.99"]
+    assert "left out: PYTHON_VERSION=3.98" in capsys.readouterr().out
 
 
 def test_skips_are_allowed_for_some_releases_only(monkeypatch):
@@ -130,7 +171,7 @@ def test_skips_are_allowed_for_some_releases_only(monkeypatch):
 def test_a_torch_of_ones_own_runs_what_depends_on_it(monkeypatch):
     test = script("test", monkeypatch)
     stages = test.table(ROOT / "ci/budget.txt")
-    assert len(test.chosen(stages, [], None)) == len(stages)
+    assert len(test.chosen(stages, [], None)) == len(test.chosen(stages, ["all"], "2.12.1")) == len(stages)
     targets = [target for _, target, _ in test.chosen(stages, [], "2.12.1")]
     assert {"test-python", "test-packaging"} <= set(targets) and "test-race" not in targets
     (race,) = test.chosen(stages, ["test-race"], "2.12.1")

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package mem
+
+// AddressesLeft returns how many bytes of address space the limit of this process leaves; limited
+// is false if it is not known, as here.
+func AddressesLeft() (bytes int, limited bool) { return 0, false }
