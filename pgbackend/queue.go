@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// Operation is what a Queue watches: a ccl.Work, a Sparse, or a ccl.DeviceWork after its Watch.
+// Operation is what a Queue watches: a ccl.Work, a Sparse, or what the Watch of a ccl.DeviceWork
+// returns.
 type Operation interface {
 	// Done reports whether the operation has ended, and its error. It never waits.
 	Done() (bool, error)

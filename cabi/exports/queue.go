@@ -33,8 +33,7 @@ func goccl_go_queue_watch(list *C.goccl_work, n C.size_t, urgent C.int,
 			continue
 		}
 		if op := findEnqueued(work); op != nil {
-			op.Watch() // before the queue looks at it
-			ops = append(ops, op)
+			ops = append(ops, op.Watch())
 			continue
 		}
 		w, err := findWork(work)

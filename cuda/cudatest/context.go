@@ -17,6 +17,7 @@ type context struct {
 	events   map[*event]bool  // that are not destroyed
 	modules  map[*module]bool // that are not unloaded
 	shares   channels         // with Options.Apart
+	process  process          // with Options.Apart
 	made     site
 }
 

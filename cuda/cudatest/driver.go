@@ -38,6 +38,7 @@ type Driver struct {
 	shared      map[file]*space
 	dmaBufs     map[file]*dmaBuf // by what their descriptors are of
 	threads     map[int]*thread
+	process     process // without Options.Apart
 	captures    []*capture
 	graphs      []*Graph // that have not ended
 	numGraphs   int

@@ -89,8 +89,9 @@ type Group struct {
 	ops  []*Op      // all that were ever made
 	idle []*Op      // those of them that nobody holds
 
+	queries  queries
 	watching sync.Mutex
-	watched  []*Op // see Op.Watch
+	watched  []*Op // that the queries do not know of yet
 
 	receives atomic.Int32 // that have not ended
 	others   atomic.Int32 // calls that have not ended, but for receives
@@ -106,6 +107,7 @@ type Group struct {
 func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
+	g.queries.init(g)
 	g.watch, _ = opts.Context.(cuda.Observer)
 	g.route = Route{Name: RouteStaged, Why: opts.Why}
 	err := Check(g.ctx.Info())
@@ -485,6 +487,7 @@ func (g *Group) prepare(call *exec.Call, c cut) (*Op, error) {
 	o.messages.Store(0)
 	o.limit.Store(0)
 	o.joined.Store(false)
+	o.seen.Store(false)
 	o.source.Store(-1)
 	o.state.Store(opPending)
 	o.holders.Store(2)

@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +32,7 @@ type Op struct {
 	of       *Op          // of a message of a program: the call; else nil
 	messages atomic.Int32 // of the call, that have not ended
 	joined   atomic.Bool
+	seen     atomic.Bool // to have ended, by who watches it
 	held     atomic.Bool // back, in a batch
 
 	// Used only by the device thread.
@@ -119,34 +119,6 @@ func (o *Op) Wait(d time.Duration) (bool, error) {
 		}
 		time.Sleep(nap(waited))
 	}
-}
-
-// Watch has the end of the call on the device counted among exec.Completions when it happens.
-func (o *Op) Watch() {
-	o.holders.Add(1)
-	o.g.watching.Lock()
-	o.g.watched = append(o.g.watched, o)
-	o.g.watching.Unlock()
-	o.g.opts.Thread.bell.Ring()
-}
-
-// lookAfter lets go of the watched calls that have ended. It reports whether any has, and whether
-// others have not.
-func (g *Group) lookAfter() (ended, pending bool) {
-	g.watching.Lock()
-	defer g.watching.Unlock()
-	g.watched = slices.DeleteFunc(g.watched, func(o *Op) bool {
-		done, _ := o.Done()
-		if done {
-			o.letGo()
-		}
-		ended = ended || done
-		return done
-	})
-	if ended {
-		exec.Completions.Interrupt()
-	}
-	return ended, len(g.watched) > 0
 }
 
 // failed returns the error of a call that is known to have failed.

@@ -1,0 +1,77 @@
+package cudatest
+
+// process is what the contexts of a process have in common.
+type process struct {
+	waiter int // with Options.FreeBlocks: the thread whose call waits for all streams; 0 for none
+}
+
+func (c *context) processOf() *process {
+	if c.d.o.Apart {
+		return &c.process
+	}
+	return &c.d.process
+}
+
+// pass waits until no other thread of the process is in a call that waits for all streams.
+func (c *context) pass() {
+	p := c.processOf()
+	for p.waiter != 0 && p.waiter != threadID() && !c.d.closed {
+		c.d.moved.Wait()
+	}
+}
+
+// mayWait is called by what may wait on a GPU for all streams. It reports that some of them wait,
+// or with Options.FreeBlocks, waits for them itself.
+func (c *context) mayWait(call string) {
+	d := c.d
+	switch {
+	case d.o.FreeBlocks:
+		c.waitForStreams()
+	case !d.o.Pending:
+		for op := range d.pending() {
+			if !op.work.ready(d) {
+				d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
+				return
+			}
+		}
+	}
+}
+
+// waitForStreams waits until what the process has enqueued so far has ended, or until that is
+// reported as a deadlock.
+func (c *context) waitForStreams() {
+	d, p := c.d, c.processOf()
+	last := map[*stream]int{}
+	for op := range d.pending() {
+		if op.stream.c.processOf() == p {
+			last[op.stream] = op.stream.enqueued
+		}
+	}
+	if len(last) == 0 {
+		return
+	}
+	p.waiter = threadID()
+	for s, n := range last {
+		for s.oldest() <= n && !d.closed && !d.stuck {
+			d.moved.Wait()
+		}
+	}
+	p.waiter = 0
+	d.moved.Broadcast()
+}
+
+// Freeing returns in how many processes a call waits for all streams.
+func (d *Driver) Freeing() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := []*process{&d.process}
+	for _, c := range d.contexts {
+		all = append(all, &c.process)
+	}
+	for _, p := range all {
+		if p.waiter != 0 {
+			n++
+		}
+	}
+	return n
+}
