@@ -212,7 +212,7 @@ func TestFreesWhileWatched(t *testing.T) {
 	require.NoError(t, r.ctx.Enter(false))
 	other, err := r.ctx.NewStream(0) // so that the call does not wait for what the memory waits for
 	require.NoError(t, err)
-	require.NoError(t, r.stream.Copy(r.device.Ptr(), r.device.Ptr()+1<<20, 8))
+	require.NoError(t, r.stream.Copy(r.device.Ptr()+1<<20, r.device.Ptr()+2<<20, 8))
 	r.ctx.Leave()
 	call := r.reduce(1000)
 	op, err := r.Enqueue(call, other)
