@@ -284,9 +284,9 @@ func TestProvenOnDevices(t *testing.T) {
 	require.Error(t, provenOnDevices(&lame, DefaultDeterminism, mostWork))
 }
 
-// circle is a broadcast from rank 0 to six ranks on three hosts. What rank 4 does in two lanes, with
-// the messages of rank 2 and of rank 0, is right in any order. A device has one lane for what both
-// lanes copy, and there the one waits for what only the other one brings about.
+// circle is a broadcast from rank 0 to six ranks on three hosts. What rank 4 does in two lanes,
+// with the messages of rank 2 and of rank 0, is right in any order. A device has one lane for what
+// both lanes copy, and there the one waits for what only the other one brings about.
 func circle(s plan.Spec) (*plan.Plan, error) {
 	one := func(b plan.Buffer) plan.Ref { return plan.Ref{Buf: b, N: 1} }
 	tmp := func(i int) plan.Ref { return plan.Ref{Buf: plan.Tmp, At: i, N: 1} }

@@ -29,7 +29,7 @@ func (c *context) mayWait(call string) {
 		c.waitForStreams()
 	case !d.o.Pending:
 		for op := range d.pending() {
-			if !op.work.ready(d) {
+			if op.stream.c.processOf() == c.processOf() && !op.work.ready(d) {
 				d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
 				return
 			}

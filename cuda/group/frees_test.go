@@ -85,6 +85,34 @@ func TestFreesMatrix(t *testing.T) {
 	})
 }
 
+// Another thread of each rank's process frees memory while the ranks join.
+func TestFreesWhileJoining(t *testing.T) {
+	device := cudatest.Options{FreeBlocks: true, Delay: -1, Queues: 2}
+	drivers, others := make([]*cudatest.Driver, 3), make([]*rank, 3)
+	for i := range drivers {
+		drivers[i] = cudatest.New(device)
+		t.Cleanup(drivers[i].Close)
+		ctx, err := drivers[i].Retain(0)
+		require.NoError(t, err)
+		others[i] = &rank{driver: drivers[i], ctx: ctx}
+	}
+	for range 3 {
+		stop := frees(t, others)
+		opts := small()
+		opts.CudaRoute = "staged"
+		w := ranksOn(t, drivers, opts, memory)
+		stop()
+		someCalls(t, w, false)
+		for _, r := range w {
+			r.leave(t)
+		}
+	}
+	for _, r := range others {
+		require.NoError(t, r.ctx.Release())
+		r.driver.Check(t)
+	}
+}
+
 // Random calls, of which several are in flight, in random order of execution.
 func TestFreesOrder(t *testing.T) {
 	inParts(t, 16, 8, func(t *testing.T, seeds iter.Seq[uint64]) {
@@ -144,7 +172,9 @@ func TestFreesWhileBlocked(t *testing.T) {
 			then    func(t *testing.T, other *rank)
 			code    fault.Code
 		}{
-			"comes":   {hang, func(t *testing.T, other *rank) { other.begin(t, other.reduce(60_000)).Free() }, fault.OK},
+			"comes": {hang, func(t *testing.T, other *rank) {
+				other.begin(t, other.reduce(60_000)).Free()
+			}, fault.OK},
 			"is late": {200 * time.Millisecond, func(*testing.T, *rank) {}, fault.Timeout},
 			"aborts": {hang, func(t *testing.T, other *rank) {
 				other.Abort(fault.New(fault.Aborted, "because"))

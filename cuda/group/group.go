@@ -69,7 +69,11 @@ type Group struct {
 	windows   *windows    // nil for none
 	route     Route
 	memory    cuda.Registered
-	free      func() error  // gives memory back; nil before it was allocated
+	free      func() error // gives memory back; nil before it was allocated
+	hold      int          // offset of a word for tries (queues.go), and
+	come      int          // of another
+	tries     uint64       // so far
+	crowded   bool
 	caller    cuda.Event    // where the caller's stream was at the last call
 	watch     cuda.Observer // nil for none
 
@@ -178,7 +182,9 @@ func (g *Group) open() (err error) {
 			g.from[peer] = add(messageSlots, rail, false, true)
 		}
 	}
-	at = (at + pageBytes - 1) &^ (pageBytes - 1)
+	g.hold, g.come = at, at+wordBytes
+	words := at + 2*wordBytes
+	at = (words + pageBytes - 1) &^ (pageBytes - 1)
 	for _, p := range g.pipelines {
 		for i := range p.slots {
 			p.slots[i].at = at
@@ -190,7 +196,7 @@ func (g *Group) open() (err error) {
 		return err
 	}
 	g.free = free
-	clear(memory[:2*wordBytes*len(g.pipelines)])
+	clear(memory[:words])
 	if g.caller, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}

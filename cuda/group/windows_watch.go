@@ -169,8 +169,9 @@ func (w *windows) warn() {
 	}
 }
 
-// askStreams asks the driver whether the streams have ended, after the group has failed. It does not
-// wait for a call that is being enqueued, but then there is more to come; later calls are refused.
+// askStreams asks the driver whether the streams have ended, after the group has failed. It does
+// not wait for a call that is being enqueued, but then there is more to come; later calls are
+// refused.
 func (w *windows) askStreams() {
 	if !w.g.mu.TryLock() {
 		return
