@@ -1,5 +1,7 @@
 package cudatest
 
+import "time"
+
 // process is what the contexts of a process have in common.
 type process struct {
 	waiter int // with Options.FreeBlocks: the thread whose call waits for all streams; 0 for none
@@ -20,21 +22,41 @@ func (c *context) pass() {
 	}
 }
 
-// mayWait is called by what may wait on a GPU for all streams. It reports that some of them wait,
-// or with Options.FreeBlocks, waits for them itself.
+// mayWait is called by what may wait on a GPU for all streams. It reports that some of them wait and
+// do not go on in some time, or with Options.FreeBlocks, waits for them itself.
 func (c *context) mayWait(call string) {
 	d := c.d
-	switch {
-	case d.o.FreeBlocks:
+	if d.o.FreeBlocks {
 		c.waitForStreams()
-	case !d.o.Pending:
-		for op := range d.pending() {
-			if op.stream.c.processOf() == c.processOf() && !op.work.ready(d) {
-				d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
-				return
-			}
+		return
+	}
+	op := c.waiting()
+	if op == nil || d.o.Pending {
+		return
+	}
+	begin := time.Now()
+	again := time.AfterFunc(patience, d.moved.Broadcast)
+	defer again.Stop()
+	for ; op != nil && time.Since(begin) < patience && !d.closed; op = c.waiting() {
+		d.moved.Wait()
+	}
+	if op != nil {
+		d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
+	}
+}
+
+// patience is how long streams may wait while a call does that may wait for them: others of the
+// process may be about to let them go, without the driver.
+const patience = time.Second
+
+// waiting returns something that waits in a stream of the process, or nil.
+func (c *context) waiting() *operation {
+	for op := range c.d.pending() {
+		if op.stream.c.processOf() == c.processOf() && !op.work.ready(c.d) {
+			return op
 		}
 	}
+	return nil
 }
 
 // waitForStreams waits until what the process has enqueued so far has ended, or until that is
