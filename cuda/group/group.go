@@ -219,7 +219,7 @@ func (g *Group) giveBack() {
 	if g.caller != nil {
 		g.caller.Destroy()
 	}
-	if g.free != nil {
+	if g.free != nil && g.tried() { // or it stays allocated
 		g.free()
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 // Limits of a try.
 const (
-	// comesAlone is how long a word takes at most that nothing holds up, if the device is not busy
-	// with something else.
-	comesAlone = 5 * time.Millisecond
-	// comesBeside is how long the group waits for one beside a stream that is held.
+	// comesBeside is how long the group waits for a word beside a stream that is held. One that
+	// nothing holds up comes in less than half of it, or the device is busy with something else.
 	comesBeside = 20 * time.Millisecond
+	// mostTries is how often a busy device is tried.
+	mostTries = 3
 	// mostStreams is how many streams are made until one is apart. Two that follow each other are
 	// in two queues if there are two.
 	mostStreams = 4
@@ -50,54 +50,82 @@ func (g *Group) Crowded() bool { return g.crowded }
 
 // isApart reports whether a stream that waits does not hold up the default stream, as far as that
 // can be found out: there must be nothing in it yet.
-func (g *Group) isApart(s cuda.Stream) bool {
-	apart := true
-	err := in(g.ctx, func() error { // other threads may capture
-		computes := g.ctx.Adopt(0)
-		if id, err := computes.Capture(); err != nil || id != 0 {
+func (g *Group) isApart(s cuda.Stream) (apart bool) {
+	known := false
+	for try := 0; try < mostTries && !known; try++ {
+		if in(g.ctx, func() (err error) { // other threads may capture
+			apart, known, err = g.try(s)
 			return err
+		}) != nil {
+			return true // what is wrong with the device will be told by others
 		}
-		if done, err := computes.Done(); err != nil || !done {
-			return err
-		}
-		if err := s.Words([]cuda.WordOp{{At: g.word(g.hold), Value: g.tries + 1, Wait: true}}); err != nil {
-			return err
-		}
-		// Whatever the driver does: another thread may free memory, which waits for the stream that
-		// is held, and keeps this one waiting.
-		held, released := g.tries+1, make(chan struct{})
-		release := func() {
-			g.memory.Store(g.hold, held)
-			close(released)
-		}
-		late := time.AfterFunc(2*comesBeside, release)
-		came, err := g.comes(computes, comesBeside)
-		if !late.Stop() {
-			<-released
-			return err
-		}
-		if release(); came || err != nil {
-			return err
-		}
-		alone, err := g.comes(computes, comesAlone) // or the device is slow
-		apart = !alone
-		return err
-	})
-	return apart || err != nil // what is wrong with the device will be told by others
+	}
+	return apart || !known
 }
 
-// comes reports whether a word that a stream writes now comes in some time.
-func (g *Group) comes(s cuda.Stream, limit time.Duration) (bool, error) {
+// try holds a stream, and finds out whether the default stream goes on.
+func (g *Group) try(s cuda.Stream) (apart, known bool, err error) {
+	computes := g.ctx.Adopt(0)
+	if id, err := computes.Capture(); err != nil || id != 0 {
+		return true, true, err
+	}
+	if done, err := computes.Done(); err != nil || !done {
+		return true, true, err
+	}
+	held := g.tries + 1
+	if err := s.Words([]cuda.WordOp{{At: g.word(g.hold), Value: held, Wait: true}}); err != nil {
+		return true, true, err
+	}
+	// Whatever the driver does: another thread may free memory, which waits for the stream that is
+	// held, and keeps this one waiting.
+	released := make(chan struct{})
+	release := func() {
+		g.memory.Store(g.hold, held)
+		close(released)
+	}
+	late := time.AfterFunc(2*comesBeside, release)
+	_, apart, err = g.comes(computes, comesBeside)
+	if known = late.Stop(); known {
+		release()
+	}
+	<-released
+	if e := s.Synchronize(); err == nil {
+		err = e
+	}
+	if apart || err != nil || !known {
+		return apart, known, err
+	}
+	took, came, err := g.comes(computes, closeLimit)
+	return false, came && took < comesBeside/2, err
+}
+
+// comes reports whether a word that a stream writes now comes in some time, and how long it takes.
+func (g *Group) comes(s cuda.Stream, limit time.Duration) (took time.Duration, came bool, err error) {
+	begin := time.Now()
 	g.tries++
 	if err := s.Words([]cuda.WordOp{{At: g.word(g.come), Value: g.tries}}); err != nil {
-		return false, err
+		g.tries--
+		return 0, false, err
 	}
-	for begin := time.Now(); !g.memory.Reached(g.come, g.tries); time.Sleep(shortestNap) {
-		if time.Since(begin) > limit {
-			return false, nil
-		}
+	return g.waitFor(begin, limit)
+}
+
+// waitFor waits until the last word has come, for some time at most.
+func (g *Group) waitFor(begin time.Time, limit time.Duration) (took time.Duration, came bool, err error) {
+	for came = g.memory.Reached(g.come, g.tries); !came && time.Since(begin) < limit; {
+		time.Sleep(shortestNap)
+		came = g.memory.Reached(g.come, g.tries)
 	}
-	return true, nil
+	return time.Since(begin), came, nil
+}
+
+// tried reports whether all tries have ended: else the default stream may still write a word.
+func (g *Group) tried() bool {
+	if g.tries == 0 {
+		return true
+	}
+	_, came, _ := g.waitFor(time.Now(), closeLimit)
+	return came
 }
 
 // word returns the address of a word for devices.
