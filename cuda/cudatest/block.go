@@ -22,8 +22,8 @@ func (c *context) pass() {
 	}
 }
 
-// mayWait is called by what may wait on a GPU for all streams. It reports that some of them wait and
-// do not go on in some time, or with Options.FreeBlocks, waits for them itself.
+// mayWait is called by what may wait on a GPU for all streams. It reports that some of them wait
+// and do not go on in some time, or with Options.FreeBlocks, waits for them itself.
 func (c *context) mayWait(call string) {
 	d := c.d
 	if d.o.FreeBlocks {
