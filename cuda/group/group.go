@@ -69,11 +69,12 @@ type Group struct {
 	windows   *windows    // nil for none
 	route     Route
 	memory    cuda.Registered
-	free      func() error // gives memory back; nil before it was allocated
-	hold      int          // offset of a word for tries (queues.go), and
-	come      int          // of another
-	tries     uint64       // so far
-	crowded   bool
+	free      func() error  // gives memory back; nil before it was allocated
+	hold      int           // offset of a word for tries (queues.go), and
+	come      int           // of another
+	tries     uint64        // so far
+	crowded   bool          // streams that wait hold up the default stream
+	busy      bool          // the device has too much to do for tries
 	caller    cuda.Event    // where the caller's stream was at the last call
 	watch     cuda.Observer // nil for none
 

@@ -17,6 +17,8 @@ const (
 	// comesBeside is how long the group waits for a word beside a stream that is held. One that
 	// nothing holds up comes in less than half of it, or the device is busy with something else.
 	comesBeside = 20 * time.Millisecond
+	// comesLate is how long it waits for one that is slower.
+	comesLate = 200 * time.Millisecond
 	// mostTries is how often a busy device is tried.
 	mostTries = 3
 	// mostStreams is how many streams are made until one is apart. Two that follow each other are
@@ -33,7 +35,7 @@ func (g *Group) newWaiter(urgency int) (s cuda.Stream, err error) {
 		}
 	}()
 	for made := 1; ; made++ {
-		if s, err = g.ctx.NewStream(urgency); err != nil || g.crowded || g.isApart(s) {
+		if s, err = g.ctx.NewStream(urgency); err != nil || g.crowded || g.busy || g.isApart(s) {
 			return s, err
 		}
 		if made == mostStreams {
@@ -60,7 +62,8 @@ func (g *Group) isApart(s cuda.Stream) (apart bool) {
 			return true // what is wrong with the device will be told by others
 		}
 	}
-	return apart || !known
+	g.busy = !known // then another stream would take as long, to no avail
+	return apart || g.busy
 }
 
 // try holds a stream, and finds out whether the default stream goes on.
@@ -95,7 +98,7 @@ func (g *Group) try(s cuda.Stream) (apart, known bool, err error) {
 	if apart || err != nil || !known {
 		return apart, known, err
 	}
-	took, came, err := g.comes(computes, closeLimit)
+	took, came, err := g.comes(computes, comesLate)
 	return false, came && took < comesBeside/2, err
 }
 
