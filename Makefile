@@ -148,9 +148,9 @@ test-device: ## Tensors of a device: a torch device of memory of the host, whose
 ##@ Longer or by hand
 
 .PHONY: cuda-windows
-cuda-windows: ## make test-cuda for calls over windows, and in graphs
+cuda-windows: ## make test-cuda for calls over windows, in graphs, and with a driver whose frees keep all callers waiting
 	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py cuda-windows -count=1 -timeout=2400s ./cuda/group \
-		-run '^Test((Windows|Rails|Graphs|Lend|Interpreted)(Matrix|Order|EachOrderingCounts)|LendAnything|RailsAlgorithms|GraphReplays)$$' \
+		-run '^Test((Windows|Rails|Graphs|Lend|Interpreted|Frees)(Matrix|Order|EachOrderingCounts)|LendAnything|RailsAlgorithms|GraphReplays)$$' \
 		-group.full
 
 .PHONY: torch-versions

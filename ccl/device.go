@@ -88,6 +88,14 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}
+	if g.Crowded() {
+		c.node.crowded.Do(func() {
+			e.log("WARN", "the streams of a group share a hardware queue with the default stream of the device: what the "+
+				"program computes stands still while the group waits for other ranks. A process has eight queues, or as many "+
+				"as CUDA_DEVICE_MAX_CONNECTIONS says when CUDA starts, and here it seems to have one; set it to 32, unless "+
+				"something else needs that")
+		})
+	}
 	d := &DeviceGroup{Group: g, comm: c}
 	d.close = sync.OnceValue(func() error { return errors.Join(g.Close(), c.close()) })
 	return d, nil

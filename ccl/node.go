@@ -40,6 +40,7 @@ type Node struct {
 	closed  bool
 	comms   map[*Communicator]bool
 	devices *group.Thread               // nil before the first device group
+	crowded sync.Once                   // the process was told that it has few hardware queues
 	arenas  map[gpu]*group.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS

@@ -64,8 +64,8 @@ func (p *planner) prove(made *plan.Plan, own string) error {
 	once, _ := proofs.LoadOrStore(key, sync.OnceValue(func() error {
 		proven := func(work int64) error {
 			err := provenAsRun(made, windows, p.rules.Determinism, work)
-			if err == nil && p.rules.Device {
-				err = provenForStreams(made, work)
+			if err == nil && p.rules.Device && (len(hosts) > 1 || made.Needs&plan.Messages == 0) {
+				err = provenOnDevices(made, p.rules.Determinism, work)
 			}
 			return err
 		}
@@ -109,35 +109,18 @@ func runsUnproven(made *plan.Plan, own string) string {
 }
 
 // ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it,
-// with windows and without, however long that takes.
+// with windows and without, and on devices, however long that takes.
 func ProveAsRun(p *plan.Plan, determinism int) error {
 	for _, windows := range []bool{false, true} {
 		if err := provenAsRun(p, windows, determinism, verify.DefaultWork); err != nil {
 			return err
 		}
 	}
-	return nil
+	return provenOnDevices(p, determinism, verify.DefaultWork)
 }
 
-// provenForStreams proves a plan with windows and messages in the form that devices execute. One
-// that has no such form is not executed by them.
-func provenForStreams(p *plan.Plan, work int64) error {
-	if p.Needs&plan.Gets == 0 || p.Needs&plan.Messages == 0 {
-		return nil
-	}
-	streams, err := program.Streams(p)
-	if errors.Is(err, fault.NotSupported) {
-		return nil
-	}
-	if err == nil {
-		_, err = verify.Plan(streams, verify.Options{Brief: true, Work: work})
-	}
-	return err
-}
-
-// provenAsRun proves a plan in the forms in which groups run it, with short and with long blocks,
-// and proves that it may follow itself. A plan that groups refuse to run needs no proof. A plan
-// that is too large for the given work returns a fault.NotSupported.
+// provenAsRun proves a plan in the forms in which groups run it. A plan that groups refuse to run
+// needs no proof. A plan that is too large for the given work returns a fault.NotSupported.
 func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error {
 	short, long, err := program.AsRun(p, windows)
 	if errors.Is(err, fault.NotSupported) {
@@ -146,7 +129,30 @@ func provenAsRun(p *plan.Plan, windows bool, determinism int, work int64) error 
 	if err != nil {
 		return err
 	}
-	for _, op := range []verify.Operation{short, long} {
+	return provenForms(determinism, work, short, long)
+}
+
+// provenOnDevices proves a plan in the forms in which devices execute it. One that they do not
+// execute needs no such proof: the processor runs it. It is like provenAsRun otherwise.
+func provenOnDevices(p *plan.Plan, determinism int, work int64) error {
+	short, long, err := program.AsEnqueued(p)
+	if errors.Is(err, fault.NotSupported) {
+		return nil
+	}
+	if err == nil {
+		err = provenForms(determinism, work, short, long)
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		err = fault.Wrap(f.Code, err, "as devices execute it")
+	}
+	return err
+}
+
+// provenForms proves forms of a plan, with short and with long blocks, and that each may follow
+// itself.
+func provenForms(determinism int, work int64, forms ...verify.Operation) error {
+	for _, op := range forms {
 		report, err := verify.Plan(op.Plan, verify.Options{Brief: true, Work: work})
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/verify"
 )
 
 // Users' plans and plans of more than 64 ranks are proven before their first use, others where the
@@ -261,12 +262,12 @@ func TestProveAsRun(t *testing.T) {
 }
 
 // A plan that devices of several hosts execute is proven in that form, too.
-func TestProvenForStreams(t *testing.T) {
+func TestProvenOnDevices(t *testing.T) {
 	a, err := algo.Find(dtype.AllReduce, "hierarchical.window.ring")
 	require.NoError(t, err)
 	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: 4, Shape: plan.Shape{2, 2}})
 	require.NoError(t, err)
-	require.NoError(t, provenForStreams(p, mostWork))
+	require.NoError(t, provenOnDevices(p, DefaultDeterminism, mostWork))
 	lame := *p
 	lame.Program = func(rank int) plan.Program {
 		prog := p.Program(rank)
@@ -280,5 +281,70 @@ func TestProvenForStreams(t *testing.T) {
 		}
 		return prog
 	}
-	require.Error(t, provenForStreams(&lame, mostWork))
+	require.Error(t, provenOnDevices(&lame, DefaultDeterminism, mostWork))
+}
+
+// circle is a broadcast from rank 0 to six ranks on three hosts. What rank 4 does in two lanes,
+// with the messages of rank 2 and of rank 0, is right in any order. A device has one lane for what
+// both lanes copy, and there the one waits for what only the other one brings about.
+func circle(s plan.Spec) (*plan.Plan, error) {
+	one := func(b plan.Buffer) plan.Ref { return plan.Ref{Buf: b, N: 1} }
+	tmp := func(i int) plan.Ref { return plan.Ref{Buf: plan.Tmp, At: i, N: 1} }
+	copied := func(to, from plan.Ref) plan.Step { return plan.Step{Kind: plan.Copy, Dst: to, Src: []plan.Ref{from}} }
+	send := func(to int, from plan.Ref) plan.Step {
+		return plan.Step{Kind: plan.Send, Peer: to, Src: []plan.Ref{from}}
+	}
+	recv := func(from int, to plan.Ref) plan.Step { return plan.Step{Kind: plan.Recv, Peer: from, Dst: to} }
+	like := s.Extent(1, s.Root, plan.Out, 0)
+	return &plan.Plan{Name: "circle", Spec: s, Split: 1, Chans: 1, Flags: 1, Win: 1,
+		Needs: plan.Puts | plan.Gets | plan.Messages, Program: func(rank int) plan.Program {
+			prog := plan.Program{Tmp: []plan.Extent{like, like, like, like}, Win: []plan.Extent{like}}
+			switch rank {
+			case 0:
+				prog.Lanes = [][]plan.Step{{copied(one(plan.Win), one(plan.In)), {Kind: plan.Signal, Peer: 1},
+					copied(one(plan.Out), one(plan.In)), send(4, one(plan.In)), recv(4, tmp(0))}}
+			case 1:
+				prog.Lanes = [][]plan.Step{{{Kind: plan.Wait, Peer: 0},
+					{Kind: plan.Get, Peer: 0, Dst: one(plan.Out), Src: []plan.Ref{one(plan.Win)}},
+					send(3, one(plan.Out)), send(5, one(plan.Out))}}
+			case 2:
+				prog.Lanes = [][]plan.Step{{recv(4, one(plan.Out)), send(4, one(plan.Out))}}
+			case 4:
+				prog.Lanes = [][]plan.Step{{recv(2, tmp(0)), copied(tmp(1), tmp(0)), send(0, tmp(1))},
+					{recv(0, tmp(2)), copied(tmp(3), tmp(2)), send(2, tmp(3)), copied(one(plan.Out), tmp(2))}}
+			default:
+				prog.Lanes = [][]plan.Step{{recv(1, one(plan.Out))}}
+			}
+			return prog
+		}}, nil
+}
+
+// A plan that is wrong in the form that devices execute, and only there, is refused where devices
+// would execute it: before its first use, and by all ranks alike. The processor runs it.
+func TestOnlyTheDeviceFormIsWrong(t *testing.T) {
+	spec := plan.Spec{Coll: dtype.Broadcast, Ranks: 6}
+	p, err := circle(spec)
+	require.NoError(t, err)
+	_, err = verify.Plan(p, verify.Options{})
+	require.NoError(t, err)
+	made := func(rank int, device bool, hosts [][]int) error {
+		p := newPlanner(&Options{Verify: "always", Determinism: DefaultDeterminism}, nil)
+		p.names = []algo.Algorithm{{Coll: dtype.Broadcast, Name: "circle", Make: circle,
+			Grid: func(plan.Spec) []int { return []int{2, 3} }}}
+		p.onHosts(hosts)
+		p.rules.Windows, p.rules.Device = true, device
+		_, err := p.Make(0, spec)
+		return err
+	}
+	hosts := [][]int{{0, 1}, {2, 3}, {4, 5}}
+	require.NoError(t, made(0, false, hosts))
+	first := made(0, true, hosts)
+	require.ErrorIs(t, first, fault.Internal)
+	require.ErrorContains(t, first, "plan circle (broadcast on 6 ranks (2x3), root 0) is refused")
+	require.ErrorContains(t, first, "as devices execute it")
+	for rank := range 6 {
+		proofs.Clear() // as in a process of its own
+		require.EqualError(t, made(rank, true, hosts), first.Error(), "rank %d", rank)
+	}
+	require.NoError(t, made(0, true, [][]int{{0, 1, 2, 3, 4, 5}}), "devices of one host execute no messages")
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -18,19 +19,51 @@ import (
 // peers. So a wait for a count becomes a wait for the first instruction that publishes that count
 // or a higher one, and that instruction becomes a signal to each rank that waits for it.
 func AsRun(p *plan.Plan, windows bool) (short, long verify.Operation, err error) {
-	programs, err := compileAll(p, windows)
+	programs, err := compileAll(p, roomFor(p, windows))
 	if err != nil {
 		return short, long, err
 	}
 	return lift(p, programs, false), lift(p, programs, true), nil
 }
 
-// compileAll makes the instructions of all ranks, without the places and lengths of chunks.
-func compileAll(p *plan.Plan, windows bool) ([]Program, error) {
+// AsEnqueued is AsRun for ranks that hand their programs to devices (Room.Enqueued): that form has
+// signals in words, which are in no record, and if the plan has messages, the lanes that Streams
+// makes. AsEnqueued fails with fault.NotSupported if devices do not execute the plan: then a group
+// of devices runs it on the processor, as AsRun returns it.
+func AsEnqueued(p *plan.Plan) (short, long verify.Operation, err error) {
+	if p.Spec.Ranks > 1 && p.Needs&plan.Gets == 0 {
+		return short, long, fault.New(fault.NotSupported, "plan %s reads no windows", p.Name)
+	}
+	if p.Needs&plan.Messages != 0 {
+		if p, err = Streams(p); err != nil {
+			return short, long, err
+		}
+	}
+	room := roomFor(p, true)
+	room.Enqueued, room.Slot = true, max(room.Slot, mostTmp(p)<<10)
+	programs, err := compileAll(p, room)
+	if err != nil {
+		return short, long, err
+	}
+	if p.Spec.Ranks > 1 && !programs[0].Low.Words {
+		return short, long, fault.New(fault.NotSupported, "plan %s has signals that are no words", p.Name)
+	}
+	short, long = lift(p, programs, false), lift(p, programs, true)
+	short.Records, long.Records = 0, 0
+	return short, long, nil
+}
+
+// roomFor returns a room that is large enough for a plan.
+func roomFor(p *plan.Plan, windows bool) Room {
 	room := Room{Ranks: p.Spec.Ranks, Channels: p.Chans}
 	if windows {
 		room.Slot, room.Exposes = max(p.Win, 1)<<10, true
 	}
+	return room
+}
+
+// compileAll makes the instructions of all ranks, without the places and lengths of chunks.
+func compileAll(p *plan.Plan, room Room) ([]Program, error) {
 	made := *p // makes each rank's program once, although every rank needs all of them
 	flat := make([]plan.Program, p.Spec.Ranks)
 	made.Program = func(rank int) plan.Program { return flat[rank] }

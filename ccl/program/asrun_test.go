@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo/algotest"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/plan/reference"
 	"github.com/goccl/goccl/ccl/program"
@@ -55,6 +57,46 @@ func TestCatalogueAsRun(t *testing.T) {
 		}
 	}
 	t.Logf("%d plans as they run", proven)
+}
+
+// What devices execute of the plans of the catalogue is right, too, also four times in a row: of
+// all that read windows and have signals in words, and of those with messages between hosts, whose
+// lanes are others then.
+func TestCatalogueAsEnqueued(t *testing.T) {
+	most := 8
+	if testing.Short() {
+		most = 4
+	}
+	proven, mixed := 0, 0
+	for ranks := 1; ranks <= most; ranks++ {
+		all, _ := algotest.Subjects(ranks)
+		for _, s := range all {
+			p, err := s.Make(plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.Shape})
+			require.NoError(t, err)
+			what := fmt.Sprintf("%v/%s %v on %d ranks", s.Coll, s.Name, s.Shape, ranks)
+			short, long, err := program.AsEnqueued(p)
+			if errors.Is(err, fault.NotSupported) {
+				require.True(t, p.Needs&plan.Gets == 0 || p.Needs&plan.Messages != 0 || p.Needs&plan.Puts == 0, what)
+				continue
+			}
+			require.NoError(t, err, what)
+			if p.Needs&plan.Messages != 0 && ranks > 1 {
+				mixed++
+			}
+			for _, op := range []verify.Operation{short, long} {
+				_, err = verify.Plan(op.Plan, verify.Options{Brief: true})
+				require.NoError(t, err, "%s\n%s", what, op.Plan.Text())
+				if op.Slots > 0 {
+					four := []verify.Operation{op, op, op, op}
+					require.NoError(t, verify.Sequence(four, verify.Options{Brief: true}), what)
+				}
+				proven++
+			}
+		}
+	}
+	t.Logf("%d plans as devices execute them, %d of them between hosts", proven, mixed)
+	require.Greater(t, proven, 50)
+	require.Positive(t, mixed)
 }
 
 // Programs with a mistake are refused, or have the same results as their plan in random orders of

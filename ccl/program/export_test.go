@@ -13,7 +13,7 @@ import (
 // rank: an instruction left out, an instruction moved before its predecessor, a count of signals
 // that is wrong by one, an operand that is another chunk or is read from another rank.
 func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string, mutant *plan.Plan)) error {
-	programs, err := compileAll(p, windows)
+	programs, err := compileAll(p, roomFor(p, windows))
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func Mutants(p *plan.Plan, windows, long bool, rank int, visit func(what string,
 // steps of the given rank's program: the rank enters or leaves its slot too early, too late or not
 // at all, or does not drain.
 func EndMutants(p *plan.Plan, long bool, rank int, visit func(what string, mutant verify.Operation)) error {
-	programs, err := compileAll(p, true)
+	programs, err := compileAll(p, roomFor(p, true))
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func EndMutants(p *plan.Plan, long bool, rank int, visit func(what string, mutan
 // Turns returns how a group lays out the windows of a call whose blocks have the given number of
 // elements: in how many slots, and how many operations may be in flight.
 func Turns(p *plan.Plan, elements int) (slots, turns int, err error) {
-	programs, err := compileAll(p, true)
+	programs, err := compileAll(p, roomFor(p, true))
 	if err != nil || !programs[0].Low.Slots {
 		return 0, 0, err
 	}

@@ -59,7 +59,8 @@ func (g *gpus) findings(opts ccl.Options) []topo.Finding {
 			findings = append(findings, peers(d, info, devices, links))
 		}
 	}
-	return append(findings, routeFinding(d, devices, opts))
+	route, crowded := routeFinding(d, devices, opts)
+	return append(findings, route, queuesFinding(crowded))
 }
 
 // device describes a GPU.
@@ -146,25 +147,44 @@ func wayTo(links *nvml.Library, from, to string) string {
 
 // routeFinding makes a group with a rank on each device, or two on a single one, and says by which
 // route it moves its collectives.
-func routeFinding(d cuda.Driver, devices []cuda.Info, opts ccl.Options) topo.Finding {
-	found := topo.Finding{Name: "GPU route", State: topo.OK}
-	route, err := routeOf(d, devices, opts)
+//
+// crowded is what Group.Crowded says.
+func routeFinding(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (found topo.Finding, crowded bool) {
+	found = topo.Finding{Name: "GPU route", State: topo.OK}
+	route, crowded, err := routeOf(d, devices, opts)
 	if err != nil {
 		found.State, found.Value = topo.Missing, err.Error()
 		found.Hint = "groups with these options (GOCCL_CUDA_ROUTE) do not join on these devices"
-		return found
+		return found, false
 	}
 	found.Value = route
+	return found, crowded
+}
+
+// queuesFinding says how many hardware queues a process has, and whether what a program computes
+// stands still while a group waits: a stream that waits holds up the others in its queue.
+func queuesFinding(crowded bool) topo.Finding {
+	const variable = "CUDA_DEVICE_MAX_CONNECTIONS"
+	found := topo.Finding{Name: "GPU queues", State: topo.OK}
+	set := os.Getenv(variable)
+	if found.Value = variable + "=" + set; set == "" {
+		found.State, found.Value = topo.Info, variable+" is not set: a process has 8 hardware queues"
+		found.Hint = "with 32 (import of goccl sets it if CUDA has not begun) a late rank holds up less of what is computed"
+	}
+	if crowded {
+		found.State, found.Value = topo.Info, found.Value+"; a group that waits holds up the default stream"
+		found.Hint = "set it to 32 before CUDA starts, unless something else needs few queues"
+	}
 	return found
 }
 
-func routeOf(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (string, error) {
+func routeOf(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (route string, crowded bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	ranks := max(2, len(devices))
 	node, comms, err := ccl.Local(ctx, ranks, opts)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	groups, errs := make([]*ccl.DeviceGroup, ranks), make([]error, ranks)
 	var all sync.WaitGroup
@@ -179,10 +199,12 @@ func routeOf(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (string, erro
 	all.Wait()
 	err = errors.Join(errs...)
 	if err != nil {
-		return "", errors.Join(err, node.Close())
+		return "", false, errors.Join(err, node.Close())
 	}
-	route := groups[0].Route().String()
-	return route, node.Close()
+	for _, g := range groups {
+		crowded = crowded || g.Crowded()
+	}
+	return groups[0].Route().String(), crowded, node.Close()
 }
 
 // joinOn makes a rank one of a group on devices.

@@ -52,7 +52,7 @@ func TestDoctorOfGPUs(t *testing.T) {
 func TestDoctorOfOneGPU(t *testing.T) {
 	found := doctorOn(t, cudatest.Options{}, ccl.Options{})
 	require.Contains(t, found["GPU route"].Value, "windows, 1 device, peers read memory of devices at ")
-	require.Len(t, found, 3)
+	require.Len(t, found, 4)
 
 	poor := cudatest.Options{Faults: cudatest.Faults{NoDescriptors: true}}
 	found = doctorOn(t, poor, ccl.Options{CudaRoute: "windows"})
@@ -63,6 +63,24 @@ func TestDoctorOfOneGPU(t *testing.T) {
 
 	found = doctorOn(t, cudatest.Options{}, ccl.Options{CudaRoute: "staged"})
 	require.Equal(t, "staged; no better route: GOCCL_CUDA_ROUTE=staged was set", found["GPU route"].Value)
+}
+
+func TestDoctorOfQueues(t *testing.T) {
+	for _, test := range []struct {
+		set    string
+		queues int
+		state  topo.State
+		want   string
+	}{
+		{"", 8, topo.Info, "CUDA_DEVICE_MAX_CONNECTIONS is not set: a process has 8 hardware queues"},
+		{"32", 32, topo.OK, "CUDA_DEVICE_MAX_CONNECTIONS=32"},
+		{"1", 1, topo.Info, "CUDA_DEVICE_MAX_CONNECTIONS=1; a group that waits holds up the default stream"},
+	} {
+		t.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", test.set)
+		found := doctorOn(t, cudatest.Options{Queues: test.queues}, ccl.Options{})["GPU queues"]
+		require.Equal(t, test.state, found.State, test.set)
+		require.Equal(t, test.want, found.Value)
+	}
 }
 
 func TestDoctorWithoutGPU(t *testing.T) {

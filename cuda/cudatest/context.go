@@ -17,6 +17,8 @@ type context struct {
 	events   map[*event]bool  // that are not destroyed
 	modules  map[*module]bool // that are not unloaded
 	shares   channels         // with Options.Apart
+	process  process          // with Options.Apart
+	legacy   *stream          // with Options.Apart: the default stream
 	made     site
 }
 
@@ -51,15 +53,19 @@ func (c *context) Adopt(native uintptr) cuda.Stream {
 	defer d.mu.Unlock()
 	h := &handle{c: c, native: native, adopted: true}
 	if native == 0 {
-		if c.device.legacy == nil {
-			c.device.legacy = d.newStream(c)
-			c.device.legacy.native = 0
-			c.device.legacy.agent.name = fmt.Sprintf("the default stream of device %d", c.device.index)
+		legacy := &c.device.legacy
+		if d.o.Apart {
+			legacy = &c.legacy
 		}
-		h.s = c.device.legacy
+		if *legacy == nil {
+			*legacy = d.newStream(c)
+			(*legacy).native = 0
+			(*legacy).agent.name = fmt.Sprintf("the default stream of device %d", c.device.index)
+		}
+		h.s = *legacy
 	}
 	for _, s := range d.streams {
-		if s.native == native && s.device == c.device {
+		if native != 0 && s.native == native && s.device == c.device {
 			h.s = s
 		}
 	}

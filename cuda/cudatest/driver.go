@@ -38,6 +38,7 @@ type Driver struct {
 	shared      map[file]*space
 	dmaBufs     map[file]*dmaBuf // by what their descriptors are of
 	threads     map[int]*thread
+	process     process // without Options.Apart
 	captures    []*capture
 	graphs      []*Graph // that have not ended
 	numGraphs   int
@@ -58,7 +59,7 @@ type device struct {
 	index  int
 	queues []*queue // of all processes
 	shares channels // without Options.Apart
-	legacy *stream  // the default stream, once somebody has adopted it
+	legacy *stream  // without Options.Apart: the default stream, once somebody has adopted it
 	bytes  int64    // allocated
 	lost   int      // the result that all calls return, 0 while it works
 }

@@ -2,6 +2,7 @@ package cudatest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
@@ -25,6 +26,7 @@ type Failure struct {
 	Call string // CUDA's name of it: "cuMemcpyAsync"
 	Nth  int    // of the calls of that name since the faults were set, from 1
 	Code int    // CUresult
+	In   string // "emitter.go": only the calls of this file count
 }
 
 // Results of calls.
@@ -147,7 +149,15 @@ func (d *Driver) fails(call string) error {
 	}
 	d.counts[call]++
 	for _, f := range d.o.Faults.Fail {
-		if f.Call == call && f.Nth == d.counts[call] {
+		nth := d.counts[call]
+		if f.Call == call && f.In != "" {
+			if !strings.Contains(here().String(), f.In) {
+				continue
+			}
+			d.counts[call+" in "+f.In]++
+			nth = d.counts[call+" in "+f.In]
+		}
+		if f.Call == call && f.Nth == nth {
 			return failure(call, f.Code)
 		}
 	}

@@ -114,7 +114,8 @@ func TestFail(t *testing.T) {
 		b := newBench(t, cudatest.Options{})
 		m, s, e := b.register(4096), b.stream(), b.event()
 		b.must(e.Record(s))
-		b.d.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{{call, 2, 2}, {call, 4, 719}}})
+		b.d.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{
+			{Call: call, Nth: 2, Code: 2}, {Call: call, Nth: 4, Code: 719}}})
 		for nth := 1; nth <= 5; nth++ {
 			err := run(b, e, s, m)
 			switch nth {

@@ -56,7 +56,7 @@ func (c *context) Alloc(bytes int) (cuda.Memory, error) {
 	if err := c.begin(call, true); err != nil {
 		return nil, err
 	}
-	d.mayWait(call)
+	c.mayWait(call)
 	if bytes <= 0 {
 		return nil, invalid(call)
 	}
@@ -121,7 +121,7 @@ func (c *context) Import(descriptor, bytes int) (cuda.Memory, error) {
 	if err := c.begin(call, true); err != nil {
 		return nil, err
 	}
-	d.mayWait(call)
+	c.mayWait(call)
 	if d.o.Faults.NoDescriptors {
 		return nil, failure(call, notSupported)
 	}
@@ -279,7 +279,7 @@ func (a *allocation) free(call string) error {
 			d.misuse("Free of %v, which %s uses: %s", a, op, op.work.text(d))
 		}
 	}
-	d.mayWait(call)
+	a.c.mayWait(call)
 	for d.running != nil {
 		d.moved.Wait()
 	}
@@ -313,19 +313,6 @@ func (a *allocation) unmap() {
 	}
 	if a.block != nil {
 		a.block.Free()
-	}
-}
-
-// mayWait reports a call that waits on a GPU for all streams, while some of them wait.
-func (d *Driver) mayWait(call string) {
-	if d.o.Pending {
-		return
-	}
-	for op := range d.pending() {
-		if !op.work.ready(d) {
-			d.misuse("%s, which may wait for all streams, while %s waits: %s", call, op, op.work.text(d))
-			return
-		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (c *context) Load(code []byte) (cuda.Module, error) {
 	if err := c.begin(call, true); err != nil {
 		return nil, err
 	}
-	d.mayWait(call)
+	c.mayWait(call)
 	switch {
 	case len(code) == 0:
 		return nil, invalid(call)
@@ -60,7 +60,7 @@ func (m *module) Function(name string) (cuda.Function, error) {
 		d.misuse("%s of module %d after its Unload", call, m.index)
 		return nil, gone(call)
 	}
-	d.mayWait(call)
+	m.c.mayWait(call)
 	if !slices.ContainsFunc(kernel.Functions(), func(f *kernel.Function) bool { return f.Name == name }) {
 		return nil, failure(call, notFound)
 	}
@@ -85,7 +85,7 @@ func (m *module) Unload() error {
 			d.misuse("Unload of module %d, which %s uses: %s", m.index, op, op.work.text(d))
 		}
 	}
-	d.mayWait(call)
+	m.c.mayWait(call)
 	for d.running != nil {
 		d.moved.Wait()
 	}

@@ -27,7 +27,12 @@ type Options struct {
 	// Pending permits what can deadlock on a GPU: Alloc, Import, Register and Free while work
 	// waits.
 	Pending bool
-	Faults  Faults
+	// FreeBlocks has these calls, and those that load and unload modules, wait until what the
+	// process has enqueued has ended, and every call of its other threads wait meanwhile: a driver
+	// with one lock may do so. Other users of a process make them while work waits, so that is
+	// permitted, too.
+	FreeBlocks bool
+	Faults     Faults
 	// LeaveOut is asked at every ordering call whether to leave it out. It must not call the
 	// driver.
 	LeaveOut func(Ordering) bool

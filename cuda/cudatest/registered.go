@@ -21,7 +21,7 @@ func (c *context) Register(host []byte) (cuda.Registered, error) {
 	if err := c.begin(call, true); err != nil {
 		return nil, err
 	}
-	d.mayWait(call)
+	c.mayWait(call)
 	if d.o.Faults.NoRegister {
 		return nil, failure(call, notSupported)
 	}

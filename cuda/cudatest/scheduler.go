@@ -155,6 +155,7 @@ func (d *Driver) idle() time.Duration {
 		return min(wait, left)
 	}
 	d.stuck = true
+	d.moved.Broadcast()
 	text := d.blocked()
 	d.report(Deadlock, text, "every stream that has work waits, for %v now:\n%s", d.o.Stuck, text)
 	return wait

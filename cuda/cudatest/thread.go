@@ -22,6 +22,7 @@ func (c *context) Enter(relaxed bool) error {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	c.pass()
 	if err := d.fails("cuCtxPushCurrent"); err != nil {
 		return err
 	}
@@ -43,6 +44,7 @@ func (c *context) Leave() {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	c.pass()
 	id := threadID()
 	t := d.threads[id]
 	if t == nil {
@@ -65,6 +67,7 @@ func (c *context) Leave() {
 // begin checks whether a call is legal here and now.
 func (c *context) begin(call string, waits bool) error {
 	d := c.d
+	c.pass()
 	t := d.threads[threadID()]
 	if t == nil || t.entered[len(t.entered)-1].c.device != c.device {
 		d.misuse("%s outside of Enter and Leave of context %d", call, c.index)

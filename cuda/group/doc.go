@@ -40,6 +40,9 @@
 // ends, and then go into the streams piece by piece (batch.go). Others go as they come: a receive
 // may hold up a send behind it.
 //
+// What waits for peers is not in the queue of the default stream, in which programs compute, if
+// there are two queues at least (queues.go).
+//
 // # The windows route
 //
 // If Options has a Window and a WindowPlanner on all ranks, collectives go over windows: memory of
@@ -141,8 +144,10 @@
 // # The device thread
 //
 // A process has one device thread (thread.go), for all its groups. It looks at the words and drives
-// the Comms. It naps between two looks, longer the longer nothing has happened. It makes no call to
-// the driver but one now and then, while work is pending, to learn of errors of the device.
+// the Comms. It naps between two looks, longer the longer nothing has happened. It never calls the
+// driver, and takes no lock that is held by who does: a driver may keep all callers waiting until
+// streams have ended that wait for this thread. What a group has to ask the driver, whether a
+// device has failed or a call has ended, a goroutine of the group asks (queries.go).
 //
 // # Failures
 //

@@ -51,7 +51,7 @@ func (o *Op) describe() string {
 	return o.call.String() + ", seq " + strconv.FormatUint(o.seq, 10)
 }
 
-// look checks the deadlines of calls that the device has not come to, and asks the device for
+// look checks the deadlines of calls that the device has not come to, and has the device asked for
 // errors. Only the device thread calls it.
 func (g *Group) look(now time.Time) {
 	if g.failure.Load() != nil {
@@ -79,11 +79,8 @@ func (g *Group) look(now time.Time) {
 		}
 		pending = pending || p.posting != nil
 	}
-	if !pending {
-		return
-	}
-	if err := g.ask(); err != nil {
-		g.fail(err)
+	if pending {
+		g.queries.ask(&g.queries.health)
 	}
 }
 
@@ -98,17 +95,6 @@ func (p *pipeline) late(now time.Time) *Op {
 
 // past reports whether the call has a deadline that is over.
 func (o *Op) past(now time.Time) bool { return !o.deadline.IsZero() && now.After(o.deadline) }
-
-// ask asks the driver for errors of what has been enqueued. An error of the context shows in all of
-// its streams.
-func (g *Group) ask() error {
-	if err := g.ctx.Enter(true); err != nil {
-		return err
-	}
-	defer g.ctx.Leave()
-	_, err := g.pipelines[0].toHost.stream.Done()
-	return err
-}
 
 // closeLimit is how long Close waits for the streams. They end when what the callers' streams had
 // before the calls has ended.
@@ -133,18 +119,22 @@ func (g *Group) Close() error {
 	}
 	failure := fault.New(fault.Closed, "the device group was closed")
 	failed := !g.failure.CompareAndSwap(nil, failure)
-	if g.windows != nil && g.windows.rails != nil { // its stream may wait for what the host moves
-		g.comm.Abort(failure)
-		g.release(failed || g.windows.head() != nil)
+	// From here to where the streams have been let go nothing calls the driver, which may wait for
+	// them.
+	g.comm.Abort(failure)
+	g.release(failed || g.windows != nil && g.windows.head() != nil)
+	err := g.leaveWindows() // while the links are there, by which this rank sees memory of the peers
+	g.queries.end()
+	if err != nil {
+		return errors.Join(err, g.comm.Close())
 	}
-	if g.windows != nil { // while the links are there, by which this rank sees memory of the peers
-		if err := g.leaveWindows(); err != nil {
-			return errors.Join(err, g.comm.Close())
-		}
-	}
-	err := g.comm.Close()
-	g.release(false)
+	err = g.comm.Close()
 	g.cleanUp()
+	if !g.queries.await(closeLimit) {
+		return errors.Join(err, fault.New(fault.Timeout, "%s: the driver has not answered a question for %v after the "+
+			"group was closed, perhaps since another thread frees memory of the device; its memory stays allocated",
+			g.label(), closeLimit))
+	}
 	if e := g.ctx.Enter(true); e != nil { // other threads may capture
 		return errors.Join(err, e)
 	}
@@ -156,7 +146,7 @@ func (g *Group) Close() error {
 	g.drained = true
 	g.giveBack()
 	g.using.Unlock()
-	g.lookAfter()
+	g.queries.lookAfter()
 	g.ctx.Leave()
 	if g.windows == nil {
 		return errors.Join(err, g.ctx.Release())
@@ -168,17 +158,15 @@ func (g *Group) Close() error {
 	return errors.Join(err, t.giveBack())
 }
 
-// leaveWindows ends the use of memory of the peers.
+// leaveWindows ends the use of memory of the peers, if there is any.
 func (g *Group) leaveWindows() error {
-	if err := g.ctx.Enter(true); err != nil {
+	if g.windows == nil {
+		return nil
+	}
+	if err := g.ends(time.Now(), func() (bool, error) { return g.releaseWindows(), nil }); err != nil {
 		return err
 	}
-	defer g.ctx.Leave()
-	err := g.ends(time.Now(), func() (bool, error) { return g.releaseWindows(), nil })
-	if err != nil {
-		return err
-	}
-	return g.windows.leave()
+	return in(g.ctx, g.windows.leave)
 }
 
 // drain waits for the streams.

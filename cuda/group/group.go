@@ -70,6 +70,11 @@ type Group struct {
 	route     Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
+	hold      int           // offset of a word for tries (queues.go), and
+	come      int           // of another
+	tries     uint64        // so far
+	crowded   bool          // streams that wait hold up the default stream
+	busy      bool          // the device has too much to do for tries
 	caller    cuda.Event    // where the caller's stream was at the last call
 	watch     cuda.Observer // nil for none
 
@@ -89,8 +94,9 @@ type Group struct {
 	ops  []*Op      // all that were ever made
 	idle []*Op      // those of them that nobody holds
 
+	queries  queries
 	watching sync.Mutex
-	watched  []watched // see Op.OnEnd
+	watched  []watched // that the queries do not know of yet
 
 	receives atomic.Int32 // that have not ended
 	others   atomic.Int32 // calls that have not ended, but for receives
@@ -106,6 +112,7 @@ type Group struct {
 func New(opts Options) (*Group, error) {
 	g := &Group{opts: opts, comm: opts.Comm, ctx: opts.Context, rank: opts.Comm.Rank(), size: opts.Comm.Size(),
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
+	g.queries.init(g)
 	g.watch, _ = opts.Context.(cuda.Observer)
 	g.route = Route{Name: RouteStaged, Why: opts.Why}
 	err := Check(g.ctx.Info())
@@ -176,7 +183,9 @@ func (g *Group) open() (err error) {
 			g.from[peer] = add(messageSlots, rail, false, true)
 		}
 	}
-	at = (at + pageBytes - 1) &^ (pageBytes - 1)
+	g.hold, g.come = at, at+wordBytes
+	words := at + 2*wordBytes
+	at = (words + pageBytes - 1) &^ (pageBytes - 1)
 	for _, p := range g.pipelines {
 		for i := range p.slots {
 			p.slots[i].at = at
@@ -188,7 +197,7 @@ func (g *Group) open() (err error) {
 		return err
 	}
 	g.free = free
-	clear(memory[:2*wordBytes*len(g.pipelines)])
+	clear(memory[:words])
 	if g.caller, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
@@ -211,7 +220,7 @@ func (g *Group) giveBack() {
 	if g.caller != nil {
 		g.caller.Destroy()
 	}
-	if g.free != nil {
+	if g.free != nil && g.tried() { // or it stays allocated
 		g.free()
 	}
 }

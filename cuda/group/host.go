@@ -22,10 +22,9 @@ type flight struct {
 // advance works on the pipelines once. It reports whether anything has moved, and whether calls are
 // pending. Only the device thread calls it.
 func (g *Group) advance() (moved, pending bool) {
-	moved, pending = g.lookAfter()
 	if g.failure.Load() != nil {
 		over := g.releaseWindows()
-		return g.cleanUp() || moved, pending || !over
+		return g.cleanUp(), !over
 	}
 	for more := true; more && g.failure.Load() == nil; {
 		var waits bool

@@ -43,10 +43,11 @@ type interpreter struct {
 	emitter  // its places are the slots, and its stream is steps
 	steps    steps
 	suits    map[*program.Lowered]bool
-	turn     int                      // calls so far, but for those in packets
-	put      uint64                   // calls in packets so far
-	packets  []cuda.Ptr               // by rank: where they are
-	operands [kernel.MostRanks]uint64 // of a call in packets
+	folds    map[*program.Lowered]bool // see foldsOnce
+	turn     int                       // calls so far, but for those in packets
+	put      uint64                    // calls in packets so far
+	packets  []cuda.Ptr                // by rank: where they are
+	operands [kernel.MostRanks]uint64  // of a call in packets
 	used     [plan.WindowSlots]usedSlot
 }
 
@@ -93,7 +94,8 @@ func (o *opening) clearFlags() error {
 
 func newInterpreter(w *windows) *interpreter {
 	ranks := len(w.places)
-	n := &interpreter{w: w, suits: map[*program.Lowered]bool{}, packets: make([]cuda.Ptr, ranks),
+	n := &interpreter{w: w, packets: make([]cuda.Ptr, ranks),
+		suits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
 		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
 			places: make([]cuda.Ptr, ranks)}}
 	n.room.Slot = runSlot
@@ -117,6 +119,7 @@ func newInterpreter(w *windows) *interpreter {
 func (n *interpreter) consider(p *plan.Plan, low *program.Lowered) {
 	if n != nil && low != nil {
 		n.suits[low] = suits(p)
+		n.folds[low] = n.suits[low] && foldsOnce(p)
 	}
 }
 

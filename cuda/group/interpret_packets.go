@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -60,7 +61,44 @@ func (n *interpreter) inPackets(call *exec.Call) bool {
 	name := n.program.Low.Name
 	premultiplied := call.Coll.Reduces() && call.Op == dtype.PremulSum
 	return shortest > 0 && longest <= tune.MostInPackets && !premultiplied && len(n.w.peers) == len(n.places)-1 &&
-		(call.Coll == dtype.AllReduce && name == "one_shot_window" || call.Coll == dtype.AllGather && name == "window")
+		(call.Coll == dtype.AllReduce && n.folds[n.program.Low] || call.Coll == dtype.AllGather && name == "window")
+}
+
+// foldsOnce reports whether each rank reduces the blocks of all ranks by one step, in the order of
+// the ranks: then packets give the bits of the plan. The name of a plan does not tell: plans of
+// users may have any.
+func foldsOnce(p *plan.Plan) bool {
+	if p.Spec.Coll != dtype.AllReduce || p.Split != 1 {
+		return false
+	}
+	whole := func(r plan.Ref, b plan.Buffer) bool { return r == plan.Ref{Buf: b, N: 1} }
+	for rank := range p.Spec.Ranks {
+		prog, folds := p.Program(rank), 0
+		flat := prog.Flat()
+		if len(flat.Lanes) != 1 || len(flat.Tmp) > 0 {
+			return false
+		}
+		for _, s := range flat.Lanes[0] {
+			switch {
+			case s.Kind == plan.Signal, s.Kind == plan.Wait:
+			case len(s.Src) == 1 && whole(s.Dst, plan.Win) && whole(s.Src[0], plan.In):
+			case len(s.Src) == p.Spec.Ranks && whole(s.Dst, plan.Out):
+				folds++
+				for k, r := range s.Src {
+					own := s.From == nil || s.From[k] == rank
+					if own && (k != rank || !whole(r, plan.In)) || !own && (s.From[k] != k || !whole(r, plan.Win)) {
+						return false
+					}
+				}
+			default:
+				return false
+			}
+		}
+		if folds != 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // packetTable makes the table of a call in packets.

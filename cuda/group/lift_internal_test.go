@@ -2,6 +2,7 @@ package group
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -673,4 +674,31 @@ func (s *tape) steps() (lane []plan.Step, ends verify.Ends) {
 		require.Equal(s.t, s.mode == lends, drained == len(s.w.peers))
 	}
 	return lane, ends
+}
+
+// Packets stand for a plan whose operands come in the order of the ranks, whatever its name is.
+func TestPacketsByPlan(t *testing.T) {
+	for name, want := range map[string]bool{"one_shot_window": true, "two_shot_window": false} {
+		for _, ranks := range []int{2, 3, 8} {
+			a, err := algo.Find(dtype.AllReduce, name)
+			require.NoError(t, err)
+			p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks})
+			require.NoError(t, err)
+			require.Equal(t, want, foldsOnce(p), name)
+			other := *p
+			other.Name = "one_shot_window"
+			other.Program = func(rank int) plan.Program { // from the last rank to the first
+				prog := p.Program(rank)
+				lane := slices.Clone(prog.Lanes[0])
+				for i := range lane {
+					lane[i].Src, lane[i].From = slices.Clone(lane[i].Src), slices.Clone(lane[i].From)
+					slices.Reverse(lane[i].Src)
+					slices.Reverse(lane[i].From)
+				}
+				prog.Lanes = [][]plan.Step{lane}
+				return prog
+			}
+			require.False(t, foldsOnce(&other), name)
+		}
+	}
 }

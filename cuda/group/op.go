@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -118,45 +117,6 @@ func (o *Op) Wait(d time.Duration) (bool, error) {
 		}
 		time.Sleep(nap(waited))
 	}
-}
-
-// watched is a call whose end on the device somebody wants to know of.
-type watched struct {
-	op    *Op
-	onEnd func()
-}
-
-// OnEnd has f called when the call ends on the device. f must not wait. If the call has ended
-// already, OnEnd reports false, and f is never called.
-func (o *Op) OnEnd(f func()) bool {
-	o.g.watching.Lock()
-	done, _ := o.Done() // in here, since the group looks after its calls a last time when it ends
-	if !done {
-		o.holders.Add(1)
-		o.g.watched = append(o.g.watched, watched{o, f})
-	}
-	o.g.watching.Unlock()
-	if !done {
-		o.g.opts.Thread.bell.Ring()
-	}
-	return !done
-}
-
-// lookAfter lets go of the watched calls that have ended. It reports whether any has, and whether
-// others have not.
-func (g *Group) lookAfter() (ended, pending bool) {
-	g.watching.Lock()
-	defer g.watching.Unlock()
-	g.watched = slices.DeleteFunc(g.watched, func(w watched) bool {
-		done, _ := w.op.Done()
-		if done {
-			w.onEnd()
-			w.op.letGo()
-		}
-		ended = ended || done
-		return done
-	})
-	return ended, len(g.watched) > 0
 }
 
 // failed returns the error of a call that is known to have failed.

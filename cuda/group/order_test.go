@@ -60,10 +60,20 @@ func inParts(t *testing.T, seeds, short int, run func(t *testing.T, seeds iter.S
 
 // sequence makes some calls at random, each on the results of the ones before.
 func sequence(t *testing.T, seed uint64, world func(t *testing.T, n int, seed uint64) []*rank) {
+	sequenceWith(t, seed, world, false)
+}
+
+// sequenceWith does so while another thread of each rank frees memory, or not. If one does, each
+// rank makes its calls in a thread of its own, which the driver may keep waiting for the others.
+func sequenceWith(t *testing.T, seed uint64, world func(t *testing.T, n int, seed uint64) []*rank, freeing bool) {
 	random64 := rand.New(rand.NewPCG(seed, 7))
 	n := 2 + random64.IntN(2)
 	const count = 60_000
 	w := world(t, n, seed)
+	stop, enqueue := func() {}, one
+	if freeing {
+		stop, enqueue = frees(t, w), each
+	}
 	want := make([][]byte, n)
 	for i, r := range w {
 		want[i] = random(seed*10+uint64(i), 4*count)
@@ -75,13 +85,18 @@ func sequence(t *testing.T, seed uint64, world func(t *testing.T, n int, seed ui
 		call := ccl.Call{Coll: colls[random64.IntN(3)], Type: dtype.I32, Op: ccl.Sum, Root: random64.IntN(n)}
 		length := 1 + random64.IntN(count)>>(4*random64.IntN(3)) // of any order of magnitude
 		in := func(int) int { return length }
-		for i := range w {
+		now := make([]*ccl.DeviceWork, n)
+		for _, err := range enqueue(n, func(i int) (err error) {
 			b := buffersOf(call.Coll, call.Type, n, i, call.Root, true, in, in)
-			op, err := w[i].Enqueue(b.call(call, pointerOf(w[i].device.Ptr()), 4), w[i].stream)
+			now[i], err = w[i].Enqueue(b.call(call, pointerOf(w[i].device.Ptr()), 4), w[i].stream)
+			if err == nil {
+				err = now[i].Join(w[i].stream)
+			}
+			return err
+		}) {
 			require.NoError(t, err)
-			ops = append(ops, op)
-			require.NoError(t, op.Join(w[i].stream))
 		}
+		ops = append(ops, now...)
 		for _, err := range each(n, func(i int) error {
 			b := buffersOf(call.Coll, call.Type, n, i, call.Root, true, in, in)
 			return w[i].cpu.Do(context.Background(), b.call(call, unsafe.Pointer(&want[i][0]), 4))
@@ -97,5 +112,14 @@ func sequence(t *testing.T, seed uint64, world func(t *testing.T, n int, seed ui
 	for _, op := range ops {
 		op.Free()
 	}
+	stop()
 	end(t, w)
+}
+
+// one runs f for one rank after the other.
+func one(n int, f func(rank int) error) (errs []error) {
+	for i := range n {
+		errs = append(errs, f(i))
+	}
+	return errs
 }

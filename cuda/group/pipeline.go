@@ -65,7 +65,11 @@ func (p *pipeline) open() (err error) {
 		}
 	}
 	if p.toDevice.used {
-		if p.toDevice.stream, err = p.g.ctx.NewStream(urgencyToDevice); err != nil {
+		newStream := p.g.ctx.NewStream
+		if p == p.g.pipelines[0] {
+			newStream = p.g.newWaiter
+		}
+		if p.toDevice.stream, err = newStream(urgencyToDevice); err != nil {
 			return err
 		}
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // Thread is the device thread of a process. It is started with the first group, and ends with
-// Close.
+// Close. It never calls the driver (queries).
 type Thread struct {
-	mu     sync.Mutex // held while the thread works on the groups
+	mu     sync.Mutex // held while the thread works on the groups, and by nobody who calls the driver
 	groups []*Group
 	ended  chan struct{} // nil before the first group
 	closed []*graphs     // that outlive their groups
@@ -74,7 +74,7 @@ const (
 	spinning    = 30 * time.Microsecond
 	shortestNap = 5 * time.Microsecond
 	longestNap  = 200 * time.Microsecond
-	// looking is the time between two looks for errors of the device.
+	// looking is the time between two looks at deadlines, and for errors of the device.
 	looking = 20 * time.Millisecond
 )
 
@@ -158,7 +158,7 @@ func (t *Thread) expedite() {
 	}
 }
 
-// look checks deadlines, and devices for errors.
+// look checks deadlines, and has devices asked for errors.
 func (t *Thread) look(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -42,13 +42,14 @@ type windows struct {
 	known   []uint64                 // the same when the stream ahead began with the call
 
 	handing sync.Mutex
-	handed  []*Op // not ended, oldest first
+	handed  []*Op       // not ended, oldest first
+	over    atomic.Bool // the streams have ended after the group has failed
 
 	// Used only by the device thread.
 	compared  []uint64       // by peer: the operations whose prints were compared
 	let       [][3]let       // by peer: what release has stored in its words
 	goneAt    []atomic.Int64 // by peer: when it was first seen to have gone
-	over      bool           // the stream has ended after the group has failed
+	stopped   bool           // the group has failed before the streams had ended a call
 	lateSince time.Time      // when a call was first found past its deadline
 }
 

@@ -46,7 +46,8 @@ func TestAuto(t *testing.T) {
 		{"one without code", 1, fail("cuModuleLoadData", 4), "staged", "cuModuleLoadData"},
 		{"one that cannot fill", 2, fail("cuMemcpyAsync", 1), "windows", ""},
 		{"one that cannot read", 1, fail("cuMemcpyAsync", 6), "host-windows", "cuMemcpyAsync"},
-		{"one that cannot tell", 1, fail("cuStreamBatchMemOp", 2), "host-windows", "cuStreamBatchMemOp"},
+		{"one that cannot tell", 1, cudatest.Faults{Fail: []cudatest.Failure{
+			{Call: "cuStreamBatchMemOp", Nth: 2, Code: 2, In: "emitter.go"}}}, "host-windows", "cuStreamBatchMemOp"},
 		{"one that cannot probe", 2, fail("cuMemCreate", 6), "staged", "cuMemCreate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

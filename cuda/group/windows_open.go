@@ -417,11 +417,11 @@ func (o *opening) openCommon() error {
 			return err
 		}
 	}
-	if w.stream, err = g.ctx.NewStream(urgencyToDevice); err != nil {
+	if w.stream, err = g.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
 	o.own[common] = append(o.own[common], w.stream.Destroy)
-	if w.ahead, err = g.ctx.NewStream(urgencyToDevice); err != nil {
+	if w.ahead, err = g.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
 	o.own[common] = append(o.own[common], w.ahead.Destroy)

@@ -169,32 +169,26 @@ func (w *windows) warn() {
 	}
 }
 
-// released reports whether the stream has ended after the group has failed, and no graph waits. It
-// does not wait for a call that is being enqueued, but then there is more to come; later calls are
+// askStreams asks the driver whether the streams have ended, after the group has failed. It does
+// not wait for a call that is being enqueued, but then there is more to come; later calls are
 // refused.
-func (w *windows) released() bool {
-	switch {
-	case w == nil:
-		return true
-	case w.graphs.waiting():
-		return false
-	case w.over:
-		return true
-	}
+func (w *windows) askStreams() {
 	if !w.g.mu.TryLock() {
-		return false
+		return
 	}
-	defer w.g.mu.Unlock()
+	w.g.mu.Unlock()
 	if err := w.g.ctx.Enter(true); err != nil {
-		return true
+		w.over.Store(true)
+		return
 	}
 	defer w.g.ctx.Leave()
 	done, err := w.stream.Done()
 	if done {
 		done, err = w.ahead.Done()
 	}
-	w.over = done || err != nil
-	return w.over
+	if done || err != nil {
+		w.over.Store(true)
+	}
 }
 
 // cleanUp ends all Ops after a failure.
@@ -205,7 +199,7 @@ func (w *windows) cleanUp(failure *fault.Error) (any bool) {
 	for o := w.head(); o != nil; o = w.head() {
 		w.pop()
 		o.finish(failure)
-		any = true
+		any, w.stopped = true, true
 	}
 	return any
 }

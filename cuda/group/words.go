@@ -34,14 +34,27 @@ func (g *Group) release(failed bool) {
 	}
 }
 
-// releaseWindows lets the stream of the windows go. It reports whether it has ended.
+// releaseWindows lets the streams of the windows go, after the group has failed, as far as they may
+// wait for something. It reports whether they are known to have ended.
 func (g *Group) releaseWindows() bool {
-	if g.windows.released() {
+	w, waits := g.windows, false
+	switch {
+	case w == nil:
+		return true
+	case w.graphs.waiting():
+		waits = true
+	case w.over.Load():
 		return true
 	}
-	g.storing.Lock()
-	defer g.storing.Unlock()
-	g.windows.release()
+	w.stopped = w.stopped || w.head() != nil
+	if waits || w.stopped {
+		g.storing.Lock()
+		w.release()
+		g.storing.Unlock()
+	}
+	if !waits {
+		g.queries.ask(&g.queries.streams)
+	}
 	return false
 }
 

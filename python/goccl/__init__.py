@@ -1,7 +1,7 @@
 """goccl: a process group backend for torch.distributed whose core is written in Go.
 
 Importing this module only registers the backend: it starts no thread, and loads no library until the first process
-group is made. Under another minor release of torch than the one it was built for, the import fails with instructions to
+group is made. (Where there are NVIDIA GPUs it sets ``CUDA_DEVICE_MAX_CONNECTIONS``, if nobody has.) Under another minor release of torch than the one it was built for, the import fails with instructions to
 build it again. ::
 
     import torch.distributed as dist
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 import torch.distributed as dist
 
+from . import _queues
 from ._loader import check_build
 from ._version import __version__
 from .zoptions import Options
@@ -59,6 +60,7 @@ def register() -> None:
     """
     if "GOCCL" in dist.Backend._plugins:
         return
+    _queues.ask_for_all()  # before CUDA begins
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     dist.Backend.register_backend("goccl", _create, extended_api=True, devices=devices)
     dist.is_goccl_available = lambda: True  # type: ignore[attr-defined]

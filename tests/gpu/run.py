@@ -90,6 +90,8 @@ def sections(out: pathlib.Path) -> list[Section]:
 
     killed = [f"killed rank ({kind}): named within a second, synchronize() returns" for kind in ("calling", "absent")]
     return [
+        # What decides the most comes first: a machine may be lent for minutes.
+        Section("costs", [python, str(HERE / "costs.py")], 160),
         Section("questions", [python, str(HERE / "questions.py"), "--library", str(prebuilt / "libgoccl.so")], 90),
         suite("driver", "driver.test", "suite of the driver, on the GPU",
               "-test.run=^TestConformance$", "-driver.gpu=0"),
@@ -102,6 +104,7 @@ def sections(out: pathlib.Path) -> list[Section]:
         Section("install", [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index",
                             "--upgrade", "--target", str(site), str(ROOT)], 240,
                 environment={"GOCCL_PREBUILT": str(prebuilt), "MAX_JOBS": str(os.cpu_count())}),
+        check("mps", "mps.py", 120, []),
         matrix(2),
         check("training", "training.py", 80, [f"{kind} on two ranks has the losses of one process"
                                               for kind in ("DDP", "FSDP2", "SyncBatchNorm")]),

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import costs
 import examples
 import forked
 import killed
@@ -86,6 +87,56 @@ def test_questions(driver):
     assert list(answers) == list(questions.QUESTIONS.values())
     assert {answer for answer, _ in answers.values()} == {YES}, answers
     assert set(runner.CHANGES) == set(questions.QUESTIONS)
+
+
+def cost(*names, library, **environment):
+    """Asks what operations cost; returns what was told."""
+    done = subprocess.run([sys.executable, str(HERE / "costs.py"), *names], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=100,
+                          env={**os.environ, **environment, "LD_LIBRARY_PATH": str(library)})
+    assert done.returncode == 0, done.stdout
+    ends = ends_of(done.stdout)
+    assert not [name for name in ends if name.startswith("question ")], done.stdout
+    assert {result for result, _ in ends.values()} == {INFO}, ends
+    return ends
+
+
+def test_costs_come_first():
+    first, *others = [section.name for section in runner.sections(ROOT)]
+    assert first == "costs" and others.index("install") + 1 == others.index("mps")
+
+
+def test_costs(driver):
+    ends = cost(library=driver)
+    for words in ("37 words of the host, one fence", "7 waits that have come", "a copy of 8388608 bytes on the device",
+                  "30 words of the device, each fenced"):
+        assert " µs of the processor, " in ends[words][1]
+    for where in "host", "device":
+        assert ends[f"a hop between two streams, words of the {where}"][1].endswith(" µs")
+    for connections in "8", "32":
+        assert ends[f"streams that stand still behind two that wait, {costs.CONNECTIONS} {connections}"][1] == "0 of 32: []"
+    assert ends["attribute: dma-bufs"][1] == "1"
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_driver_that_has_callers_wait_is_found(driver, blocks):
+    environment = {"FAKECUDA_FREE_BLOCKS": "1"} if blocks else {}
+    ((name, (_, text)),) = cost("free", library=driver, **environment).items()
+    assert name == "while cuMemFree waits and a stream is held, in other streams"
+    answer = "WAITS" if blocks else "returns"
+    assert text == f"cuStreamQuery {answer}, cuStreamBatchMemOp {answer}, cuMemcpyAsync {answer}"
+
+
+def test_a_question_that_hangs_says_so(driver, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(costs, "LIMIT", 0.01)
+    costs.ask("what")
+    assert ends_of(capfd.readouterr().out)["question what"][1] == "it HANGS: no end in 0.01 s"
+
+
+def test_mps(check):
+    ends = check("mps.py", "--device", "cpu", "--sizes", "8,8192", "--ranks", "2")
+    assert list(ends) == [f"all_reduce under MPS, 2 ranks, {size}, {way}" for way in ("over windows", "interpreted")
+                          for size in ("8 B", "8 KiB")], ends
 
 
 def test_a_driver_that_is_not_there_is_a_no(tmp_path):

@@ -608,9 +608,29 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
 CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags) {
 	CALL(CONTEXT, A(s), count, A(ops), flags); STREAM_OF(s); CHECK(count && count < 256 && !flags);
 	for (unsigned i = 0; i < count; i++)
-		CHECK((ops[i].operation == 4 || ops[i].operation == 5) && ops[i].waitValue.address % 8 == 0 && !ops[i].waitValue.flags);
+		CHECK((ops[i].operation == 4 || ops[i].operation == 5) && ops[i].waitValue.address % 8 == 0 &&
+			ops[i].waitValue.flags <= (ops[i].operation == 5)); // a write may do without a fence
 	for (unsigned i = 0; i < count; i++)
 		enqueue(s, (op){ops[i].operation == 4 ? WAIT : WRITE, ops[i].waitValue.address, ops[i].waitValue.value64});
+	return 0;
+}
+// ---- what others in the process call. A free waits until all streams have ended, and with FAKECUDA_FREE_BLOCKS in the
+// environment every other call waits for it.
+
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
+	CALL(CONTEXT | UNSAFE, A(p), bytes); CHECK(bytes);
+	*p = A(malloc(bytes));
+	return 0;
+}
+CUresult cuMemFree_v2(CUdeviceptr p) {
+	CALL(CONTEXT | UNSAFE, p);
+	for (pump(); queued && !sticky; pump()) {
+		int blocks = getenv("FAKECUDA_FREE_BLOCKS") != NULL;
+		if (!blocks) pthread_mutex_unlock(&mutex);
+		usleep(100);
+		if (!blocks) pthread_mutex_lock(&mutex);
+	}
+	free((void *)(uintptr_t)p);
 	return 0;
 }
 // ---- modules. Machine code is what begins as such, or PTX, a text. Every module has the kernels whose names begin with
