@@ -517,7 +517,7 @@ func (c *Comm) take() {
 func (c *Comm) queue(op *Op) {
 	op.looked = c.deadlines.looks
 	if c.head == nil {
-		c.head = op
+		c.head, c.deadlines.moves = op, false
 	} else {
 		c.tail.next = op
 	}

@@ -26,6 +26,7 @@ import (
 type deadlines struct {
 	looks  uint64                // counts the looks at the clock
 	turn   int64                 // since when the head has its turn; 0 before the first look
+	moves  bool                  // the head has waited for another one, which has ended
 	lines  map[int64]*line       // by timeout
 	recent *line                 // the line of the message that was posted last
 	stale  []*line               // those that have changed since the last look

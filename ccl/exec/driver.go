@@ -72,7 +72,7 @@ func (c *Comm) pop() {
 	if c.head == nil {
 		c.tail = nil
 	}
-	c.deadlines.turn = 0
+	c.deadlines.turn, c.deadlines.moves = 0, c.head != nil
 	c.finish()
 }
 

@@ -61,7 +61,7 @@ var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", 
 // to blame, or else those that the operation was waiting for.
 func (c *Comm) timedOut(op *Op) *fault.Error {
 	f := &c.frame
-	if op.call.Coll.Valid() && op != f.op && f.op != nil && now() < c.deadlines.turn+int64(stall) {
+	if op.call.Coll.Valid() && op != f.op && f.op != nil && c.deadlines.moves && now() < c.deadlines.turn+int64(stall) {
 		return &fault.Error{Code: fault.Timeout, Peer: fault.NoPeer, Text: fmt.Sprintf(
 			"it is behind %d operations, which go on: %s began less than %v ago",
 			op.seq-f.op.seq, f.op.describe(), stall)}
