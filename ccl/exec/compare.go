@@ -26,6 +26,7 @@ const (
 	answerFor = 300 * time.Millisecond
 	// compareEvery is the pause before it asks again; each further pause is twice as long.
 	compareEvery = time.Millisecond
+	leftFor      = 30 * time.Millisecond // how long it does so when the peer has left
 	compareTick  = 50 * time.Microsecond // between two looks for an answer
 )
 
@@ -135,6 +136,7 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 	link := c.opts.Links[peer]
 	tick := time.NewTicker(compareTick)
 	defer tick.Stop()
+	left := false
 	for end, again, pause := now()+int64(answerFor), int64(0), int64(compareEvery); ; <-tick.C {
 		c.compare() // the peer may wait in the same way
 		k.mu.Lock()
@@ -144,7 +146,10 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 			return mine, theirs, !mine.same(&theirs)
 		}
 		t := now()
-		if link.Err() != nil || t >= end || c.stop.Load() != nil { // model: none: it gives up a little later
+		if link.Err() != nil && !left { // what it has told before may still come
+			left, end = true, min(end, t+int64(leftFor))
+		}
+		if t >= end || c.stop.Load() != nil { // model: none: it gives up a little later
 			return mine, theirs, false
 		}
 		if t >= again {
