@@ -227,7 +227,7 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		p, err := loadPlan(data, opts.determinism())
+		p, err := loadPlan(data, opts.determinism(), opts.FileProof())
 		if err != nil {
 			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
 		}
@@ -269,7 +269,7 @@ func readFile(option, file string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
+func loadPlan(data []byte, determinism int, limits verify.Options) (*plan.Plan, error) {
 	key := fmt.Sprintf("%d %s", determinism, data)
 	if p, ok := verified.Load(key); ok {
 		return p.(*plan.Plan), nil
@@ -278,7 +278,7 @@ func loadPlan(data []byte, determinism int) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := verify.Accept(p, determinism, verify.Options{}); err != nil {
+	if _, err := verify.Accept(p, determinism, limits); err != nil {
 		return nil, err
 	}
 	verified.Store(key, p)

@@ -108,15 +108,26 @@ func runsUnproven(made *plan.Plan, own string) string {
 	return fmt.Sprintf("plan %s (%v) is %v, and runs without a proof: %s", made.Name, made.Spec, errTooLarge, remedy)
 }
 
+// ofFile is how a user raises the work for a plan from a file.
+const ofFile = "GOCCL_VERIFY=always allows more (some GiB, and minutes)"
+
+// FileProof limits what the proof of a plan from a file may cost.
+func (o *Options) FileProof() verify.Options {
+	if o.Verify == "always" {
+		return verify.Options{Work: verify.DefaultWork}
+	}
+	return verify.Options{Work: verify.FileWork, Raise: ofFile}
+}
+
 // ProveAsRun proves a plan in the forms in which groups with a setting of GOCCL_DETERMINISM run it,
-// with windows and without, and on devices, however long that takes.
-func ProveAsRun(p *plan.Plan, determinism int) error {
+// with windows and without, and on devices, by no more than the given work for each.
+func ProveAsRun(p *plan.Plan, determinism int, work int64) error {
 	for _, windows := range []bool{false, true} {
-		if err := provenAsRun(p, windows, determinism, verify.DefaultWork); err != nil {
+		if err := provenAsRun(p, windows, determinism, work); err != nil {
 			return err
 		}
 	}
-	return provenOnDevices(p, determinism, verify.DefaultWork)
+	return provenOnDevices(p, determinism, work)
 }
 
 // provenAsRun proves a plan in the forms in which groups run it. A plan that groups refuse to run
@@ -153,7 +164,7 @@ func provenOnDevices(p *plan.Plan, determinism int, work int64) error {
 // itself.
 func provenForms(determinism int, work int64, forms ...verify.Operation) error {
 	for _, op := range forms {
-		report, err := verify.Plan(op.Plan, verify.Options{Brief: true, Work: work})
+		report, err := verify.Plan(op.Plan, verify.Options{Brief: true, Work: work, Raise: ofFile})
 		if err != nil {
 			return err
 		}
@@ -168,7 +179,8 @@ func provenForms(determinism int, work int64, forms ...verify.Operation) error {
 		// With one slot each operation has the slot of the one before. A sequence that is right
 		// with one slot is right with more.
 		op.Slots, op.Records = 1, min(1, op.Records)
-		if err := verify.Sequence([]verify.Operation{op, op}, verify.Options{Brief: true, Work: work}); err != nil {
+		limits := verify.Options{Brief: true, Work: work, Raise: ofFile}
+		if err := verify.Sequence([]verify.Operation{op, op}, limits); err != nil {
 			return err
 		}
 	}

@@ -252,7 +252,7 @@ func TestProveAsRun(t *testing.T) {
 		require.NoError(t, err)
 		p, err := a.Make(plan.Spec{Coll: dtype.Broadcast, Ranks: 3})
 		require.NoError(t, err)
-		err = ProveAsRun(edited(test.change)(p), DefaultDeterminism)
+		err = ProveAsRun(edited(test.change)(p), DefaultDeterminism, 1<<34)
 		if test.want == "" {
 			require.NoError(t, err, test.name)
 		} else {

@@ -251,8 +251,8 @@ func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 }
 
 // WriteTrace writes a trace to a file, which only its owner can read, and creates its folder. A
-// reader never finds a part of a trace: a failure and a signal may come at the same time. In a folder
-// that others may write to, no link of theirs is followed.
+// reader never finds a part of a trace: a failure and a signal may come at the same time. In a
+// folder that others may write to, no link of theirs is followed.
 func WriteTrace(path string, trace []byte) error {
 	folder := filepath.Dir(path)
 	// A name that readers of the folder, which know the files by their prefix, do not take for one

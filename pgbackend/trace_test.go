@@ -1,6 +1,8 @@
 package pgbackend
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -97,4 +99,23 @@ func TestEveryTypeHasTorchsName(t *testing.T) {
 	for _, typ := range dtype.Types() {
 		require.Contains(t, flight.TorchTypes, typ, "%v", typ)
 	}
+}
+
+// TestRecordsFollowNoLink writes a record where somebody has planted a link.
+func TestRecordsFollowNoLink(t *testing.T) {
+	folder := t.TempDir()
+	victim, path := filepath.Join(folder, "victim"), filepath.Join(folder, "trace_0")
+	require.NoError(t, os.WriteFile(victim, []byte("precious"), 0o644))
+	require.NoError(t, os.Symlink(victim, path))
+	require.NoError(t, WriteTrace(path, []byte("trace")))
+	kept, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(kept))
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode(), "a file of its owner, and no link")
+	all, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "nothing else is left")
+	require.Error(t, WriteTrace(filepath.Join(victim, "trace_0"), nil))
 }

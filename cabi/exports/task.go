@@ -40,6 +40,9 @@ func findTask(work C.goccl_work) task {
 // inSlices makes a call that may take long: on this thread, if slice is 0, and otherwise as a task,
 // whose handle the caller gets if it has not ended within the slice.
 func inSlices(slice C.int64_t, work *C.goccl_work, record *C.goccl_error, call func() error) C.int {
+	if work == nil && slice > 0 {
+		return answer(null("work"), record)
+	}
 	if work != nil {
 		*work = 0
 	}

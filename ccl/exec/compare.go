@@ -12,8 +12,8 @@ import (
 
 // Some calls end on a rank before it has heard from all others: that of the root of a broadcast or
 // scatter, of a leaf of a reduce, of an all_to_all that sends nothing. If ranks have called
-// different things then, they find out in the next operation, whose fingerprint includes a digest of
-// the calls before. If there is none, they compare their calls before they leave the group: by
+// different things then, they find out in the next operation, whose fingerprint includes a digest
+// of the calls before. If there is none, they compare their calls before they leave the group: by
 // control messages, which a goroutine of the peer answers even if its threads compute. In the same
 // way a rank learns which earlier call it was, when it finds that there must have been one.
 
@@ -26,9 +26,11 @@ const (
 	answerFor = 300 * time.Millisecond
 	// compareEvery is the pause before it asks again; each further pause is twice as long.
 	compareEvery = time.Millisecond
+	leftFor      = 30 * time.Millisecond // how long it does so when the peer has left
+	compareTick  = 50 * time.Microsecond // between two looks for an answer
 )
 
-// The kinds of control messages with the last calls of a rank: each has its head, what the call was,
+// The kinds of control messages with the last calls of a rank: of each its head, what the call was,
 // and the digest of all calls up to it, 8 bytes each.
 const (
 	controlCompare = 'c' // wants an answer
@@ -77,7 +79,7 @@ func (c *Comm) attendSoon() {
 		}
 		c.Check()
 		if k.stirred.Load() {
-			time.Sleep(pause)
+			<-time.After(pause)
 		}
 	}
 }
@@ -132,7 +134,10 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 		return mine, theirs, false
 	}
 	link := c.opts.Links[peer]
-	for end, again, pause := now()+int64(answerFor), int64(0), int64(compareEvery); ; time.Sleep(20 * time.Microsecond) {
+	tick := time.NewTicker(compareTick)
+	defer tick.Stop()
+	left := false
+	for end, again, pause := now()+int64(answerFor), int64(0), int64(compareEvery); ; <-tick.C {
 		c.compare() // the peer may wait in the same way
 		k.mu.Lock()
 		calls := k.comparison.heard[peer]
@@ -141,7 +146,10 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 			return mine, theirs, !mine.same(&theirs)
 		}
 		t := now()
-		if link.Err() != nil || t >= end || c.stop.Load() != nil { // model: none: it gives up a little later
+		if link.Err() != nil && !left { // what it has told before may still come
+			left, end = true, min(end, t+int64(leftFor))
+		}
+		if t >= end || c.stop.Load() != nil { // model: none: it gives up a little later
 			return mine, theirs, false
 		}
 		if t >= again {
@@ -153,8 +161,8 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 
 // Confirm looks whether the peers have called what this rank has, where its last call could end
 // without them, and reports whether there is nothing left to wait for. If they have not, the Comm
-// ends with a mismatch. Call it until it returns true; that takes the time of a message to the peers
-// and back, at most until those that are late have made the same call, or a second.
+// ends with a mismatch. Call it until it returns true; that takes the time of a message to the
+// peers and back, at most until those that are late have made the same call, or a second.
 func (c *Comm) Confirm() bool { return c.confirm(true) }
 
 // ConfirmNow is Confirm for as long as peers need to answer: it waits for none that is late. While
@@ -163,15 +171,17 @@ func (c *Comm) ConfirmNow() error {
 	if c.pending.Load() != 0 { // model: none: what is posted now is confirmed another time
 		return nil
 	}
+	tick := time.NewTicker(compareTick)
+	defer tick.Stop()
 	for end := now() + int64(answerFor); !c.confirm(false) && now() < end; {
-		time.Sleep(50 * time.Microsecond)
+		<-tick.C
 	}
 	return c.untold()
 }
 
 // untold returns the mismatch with which the Comm has ended, unless a call has told of it.
 func (c *Comm) untold() error {
-	if why := c.Failure(); why != nil && why.Code == fault.Mismatch && !c.told.Swap(true) { // model: none: it only tells
+	if why := c.Failure(); why != nil && why.Code == fault.Mismatch && !c.told.Swap(true) { // model: none: tells
 		return why
 	}
 	return nil

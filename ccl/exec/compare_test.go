@@ -65,8 +65,8 @@ func lonely(t *testing.T, ranks int, next func(t *testing.T, c *exec.Comm, rank 
 	}
 }
 
-// TestAnEarlierDifferenceIsNamed has the ranks find in a barrier that the call before it was not the
-// same.
+// TestAnEarlierDifferenceIsNamed has the ranks find in a barrier that the call before it was not
+// the same.
 func TestAnEarlierDifferenceIsNamed(t *testing.T) {
 	lonely(t, 2, func(_ *testing.T, c *exec.Comm, _ int) error {
 		return c.Run(&exec.Call{Coll: dtype.Barrier, Timeout: 20 * time.Second})

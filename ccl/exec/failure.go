@@ -183,6 +183,12 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	ours, _ := decode(mine)
 	before := ""
 	same := m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0
+	if past, ok := c.callAt(uint32(m[0])); ok && uint32(m[0]) != uint32(mine[0]) { // a message of an earlier call
+		theirs := pastCall{call: m[0], what: m[1]&^low48 | m[2]&low48}
+		if differ(transport.Meta{past.call, past.what}, m) {
+			return c.different(peer, past, theirs)
+		}
+	}
 	if same || uint32(m[0]) != uint32(mine[0]) { // the calls that differ are earlier ones, or the plans of this one
 		if a, b, ok := c.earlier(peer); ok {
 			return c.different(peer, a, b)

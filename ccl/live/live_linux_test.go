@@ -135,6 +135,10 @@ func TestStrangers(t *testing.T) {
 	defer c.Close()
 	require.True(t, friend(c, os.Geteuid()))
 	require.Equal(t, os.Geteuid() == 0, friend(c, os.Geteuid()+1))
+	for _, user := range []int{0, os.Geteuid()} { // nobody, root neither, takes the answer of another process
+		require.NoError(t, genuine(c, os.Getpid(), user))
+		require.ErrorContains(t, genuine(c, os.Getppid(), user), fmt.Sprintf("is held by process %d", os.Getpid()))
+	}
 }
 
 func TestListed(t *testing.T) {

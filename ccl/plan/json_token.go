@@ -192,3 +192,10 @@ func invalidUTF8(data []byte) int {
 	}
 	return len(data)
 }
+
+// item counts an element of a list of a step, but for the first, which belongs to the step.
+func (r *jsonReader) item(i int) {
+	if i > 0 {
+		r.list(r.at)
+	}
+}

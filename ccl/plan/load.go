@@ -17,6 +17,10 @@ const (
 
 	// Steps of all ranks, loops unrolled: code that verifies or runs the plan holds them in memory.
 	maxFileSteps = 1 << 24
+
+	// Steps, operands of steps and runs of lengths that a file may list: the plan in memory holds
+	// each of them, in up to 400 bytes.
+	maxListed = 1 << 18
 )
 
 // Load reads a plan in either form: JSON if the first character is '{', text otherwise. Validate
@@ -37,6 +41,7 @@ type file struct {
 	programs map[int]*fileProgram
 	budget   int
 	unrolled int // steps of the programs read so far
+	listed   int // what maxListed bounds
 
 	// State of the program that is being read.
 	program *fileProgram
@@ -157,6 +162,7 @@ func (f *file) addRun(buf Buffer, r extentRun, at int) {
 	if buf == Win {
 		list, most = &f.program.win, MaxWin
 	}
+	f.list(at)
 	n := r.len(most)
 	if n < 0 || n > most-f.chunks[buf] {
 		f.fail(at, "with these %v has more than %d chunks", buf, most)
@@ -217,7 +223,15 @@ func (f *file) addBody(s *Step, at int) {
 	f.places.body = append(f.places.body, int32(at))
 }
 
+// list counts something that the file lists.
+func (f *file) list(at int) {
+	if f.listed++; f.listed > maxListed {
+		f.fail(at, "the file lists more than %d steps, operands and lengths; loops and N/M*COUNT say it shorter", maxListed)
+	}
+}
+
 func (f *file) countStep(at int) {
+	f.list(at)
 	if f.steps++; f.steps > MaxSteps {
 		f.fail(at, "a rank has at most %d steps", MaxSteps)
 	}

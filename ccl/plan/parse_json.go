@@ -238,9 +238,9 @@ func (r *jsonReader) step(inBody bool) (Step, []int32) {
 		case "dst":
 			s.Dst = r.ref(key)
 		case "src":
-			r.array(key, func(int) { s.Src = append(s.Src, r.ref(key)) })
+			r.array(key, func(i int) { s.Src = append(s.Src, r.ref(key)); r.item(i) })
 		case "from":
-			r.array(key, func(int) { s.From = append(s.From, r.int(key, -maxRead, maxRead)) })
+			r.array(key, func(i int) { s.From = append(s.From, r.int(key, -maxRead, maxRead)); r.item(i) })
 		case "peer":
 			s.Peer = r.int(key, -maxRead, maxRead)
 		case "chan":
@@ -250,7 +250,7 @@ func (r *jsonReader) step(inBody bool) (Step, []int32) {
 		case "final":
 			s.Final = r.bool(key)
 		case "after":
-			r.array(key, func(int) { s.After = append(s.After, r.point()) })
+			r.array(key, func(i int) { s.After = append(s.After, r.point()); r.item(i + 1) })
 		case "by":
 			var by Advance
 			r.advance(&by)
@@ -343,13 +343,13 @@ func (r *jsonReader) advance(by *Advance) {
 		case "dst":
 			by.Dst = r.stride()
 		case "src":
-			r.array(key, func(int) { by.Src = append(by.Src, r.stride()) })
+			r.array(key, func(i int) { by.Src = append(by.Src, r.stride()); r.item(i) })
 		case "from":
-			r.array(key, func(int) { by.From = append(by.From, r.stride()) })
+			r.array(key, func(i int) { by.From = append(by.From, r.stride()); r.item(i) })
 		case "peer":
 			by.Peer = r.stride()
 		case "after":
-			r.array(key, func(int) { by.After = append(by.After, r.int(key, -maxRead, maxRead)) })
+			r.array(key, func(i int) { by.After = append(by.After, r.int(key, -maxRead, maxRead)); r.item(i) })
 		default:
 			return false
 		}

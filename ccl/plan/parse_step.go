@@ -113,6 +113,9 @@ func (r *reader) dst(s *Step, by *Advance) {
 
 func (r *reader) source(s *Step, by *Advance) {
 	var stride Stride
+	if len(s.Src) > 0 {
+		r.list(r.at)
+	}
 	s.Src = append(s.Src, r.ref(&stride))
 	if stride != (Stride{}) || by.Src != nil {
 		by.Src = padded(by.Src, len(s.Src)-1, stride)
@@ -213,6 +216,7 @@ func (r *reader) dependences(s *Step, by *Advance) {
 		a := Point{Lane: r.int("lane", 0, MaxLanes-1)}
 		r.expect(".")
 		a.Step = r.int("step", -maxRead, maxRead)
+		r.list(r.at)
 		s.After = append(s.After, a)
 		n := 0
 		if r.acceptWord("by") {

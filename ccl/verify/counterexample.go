@@ -99,14 +99,33 @@ func (c *Counterexample) Summary() string {
 	if c.Lent {
 		b.WriteString(" with windows lent from in and out")
 	}
-	fmt.Fprintf(&b, ": %v: %s", c.Reason, c.Text)
+	fmt.Fprintf(&b, ": %v: %s", c.Reason, shortened(c.Text, 2*mostStep))
 	if c.Remedy != "" {
 		b.WriteString("; " + c.Remedy)
 	}
 	return b.String()
 }
 
-func (c *Counterexample) Error() string {
+func (c *Counterexample) Error() string { return shortened(c.whole(), mostError) }
+
+// mostError is the length of an error, and mostStep that of a step in it. A step may have a million
+// sources.
+const (
+	mostError = 1800
+	mostStep  = 400
+)
+
+// shortened cuts a text that is too long in the middle.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	left := fmt.Sprintf(" … (%d bytes are left out) … ", len(text)-most)
+	half := (most - len(left)) / 2
+	return strings.ToValidUTF8(text[:half]+left+text[len(text)-half:], "")
+}
+
+func (c *Counterexample) whole() string {
 	var b strings.Builder
 	b.WriteString(c.Summary())
 	for i, l := range c.Steps {
@@ -119,7 +138,7 @@ func (c *Counterexample) Error() string {
 			fmt.Fprintf(&b, "\n  and %d more", len(c.Steps)-i)
 			return b.String()
 		}
-		fmt.Fprintf(&b, "\n  %v: %s", l.Where, l.Text)
+		fmt.Fprintf(&b, "\n  %v: %s", l.Where, shortened(l.Text, mostStep))
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -16,7 +17,13 @@ type Options struct {
 	Work int64
 	// Brief skips the reduction of a counterexample to the steps that show it.
 	Brief bool
+	// Raise says how the user raises Work; "" means that a program does, by this field.
+	Raise string
 }
+
+// FileWork is for plans that anybody may have written: it keeps a verification below about 200 MiB
+// and some seconds. All plans of the catalogue for 64 ranks need less.
+const FileWork = 1 << 28
 
 // DefaultWork keeps a verification below about ten seconds and a few GiB.
 const DefaultWork = 1 << 34
@@ -24,7 +31,8 @@ const DefaultWork = 1 << 34
 // Work charged for what takes memory, in elementary actions.
 const (
 	chunkWork = 1000 // a chunk: its place, and the trees that it may hold
-	stepWork  = 400  // a step, without the chunks that it moves
+	stepWork  = 1500 // a step, without the chunks that it moves
+	refWork   = 100  // an operand of a step
 	clockWork = 16   // an element of a clock that is kept
 )
 
@@ -112,15 +120,18 @@ type job struct {
 	brief  bool
 	// The setting of GOCCL_DETERMINISM that the results must satisfy.
 	determinism int
-	lend        bool  // window chunks stand for memory of the caller, as plan.Lend allows
-	limit       int64 // on work
-	needed      int64 // work with clocks over all ranks
+	lend        bool   // window chunks stand for memory of the caller, as plan.Lend allows
+	limit       int64  // on work
+	raise       string // Options.Raise
+	needed      int64  // work with clocks over all ranks
+	lanes       int64  // of all ranks
 }
 
 // newJob creates the programs of all ranks and checks their structure and size.
 func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 	ranks := plans[0].Spec.Ranks
-	j := &job{plans: plans, full: len(plans) > 1, brief: opts.Brief, limit: opts.Work}
+	j := &job{plans: plans, full: len(plans) > 1, brief: opts.Brief, limit: opts.Work,
+		raise: cmp.Or(opts.Raise, "raise Options.Work")}
 	if j.limit == 0 {
 		j.limit = DefaultWork
 	}
@@ -131,20 +142,34 @@ func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 		j.full = j.full || p.Spec.Coll == dtype.Barrier
 	}
 	j.codes = make([]code, ranks)
-	var work, lanes, joins int64
+	var work, lanes, joins, steps, chunks, operands int64
+	large := func(p *plan.Plan, r int) error { // names the number that counts most
+		switch most := max(stepWork*steps, chunkWork*chunks, refWork*operands); most {
+		case stepWork * steps:
+			return j.tooLarge(p, "%d steps of ranks 0 to %d, loops unrolled; a step counts %d", steps, r, stepWork)
+		case chunkWork * chunks:
+			return j.tooLarge(p, "%d chunks of in, out, tmp and win of ranks 0 to %d; a chunk counts %d", chunks, r, chunkWork)
+		}
+		return j.tooLarge(p, "%d operands of the steps of ranks 0 to %d; an operand counts %d", operands, r, refWork)
+	}
 	for r := range j.codes {
 		progs := make([]plan.Program, len(plans))
 		for k, p := range plans {
+			chunks += int64(p.InChunks(r) + p.OutChunks(r))
+			if work+chunkWork*chunks > j.limit {
+				return nil, large(p, r)
+			}
 			prog := p.Program(r)
 			if err := p.ValidateProgram(r, &prog); err != nil {
 				return nil, refuse(malformed(p, Where{Rank: r, Lane: -1, Step: -1, Op: k}, err))
 			}
-			work += chunkWork * int64(p.InChunks(r)+p.OutChunks(r)+len(prog.Tmp)+len(prog.Win))
+			chunks += int64(len(prog.Tmp) + len(prog.Win))
 			for _, lane := range prog.Lanes {
-				work += stepWork * int64(plan.Len(lane))
+				steps += int64(plan.Len(lane))
+				operands += operandsOf(lane)
 			}
-			if work > j.limit {
-				return nil, tooLarge(p, j.limit)
+			if work+chunkWork*chunks+stepWork*steps+refWork*operands > j.limit {
+				return nil, large(p, r)
 			}
 			progs[k] = prog.Flat()
 		}
@@ -154,12 +179,17 @@ func newJob(plans []*plan.Plan, opts Options) (*job, error) {
 		work += w
 		joins += n
 		if work > j.limit {
-			return nil, tooLarge(plans[0], j.limit)
+			return nil, j.tooLarge(plans[0], "the steps of ranks 0 to %d move %d chunks", r, work)
 		}
 	}
+	work += chunkWork*chunks + stepWork*steps + refWork*operands
+	if work > j.limit {
+		return nil, large(plans[0], ranks-1)
+	}
 	j.needed = work + clockWork*lanes*lanes + lanes*joins
+	j.lanes = lanes
 	if j.full && j.needed > j.limit {
-		return nil, tooLarge(plans[0], j.limit)
+		return nil, j.clocks()
 	}
 	j.contributions()
 	return j, nil
@@ -203,10 +233,28 @@ func malformed(p *plan.Plan, at Where, err error) *Counterexample {
 	return bad
 }
 
-func tooLarge(p *plan.Plan, limit int64) error {
-	return fault.New(fault.NotSupported,
-		"plan %q (%v) is too large to verify: it needs more than %d actions; raise Options.Work",
-		p.Name, p.Spec, limit)
+// tooLarge refuses a plan that needs more work than is allowed; what names the number that is too
+// large.
+func (j *job) tooLarge(p *plan.Plan, what string, args ...any) error {
+	return fault.New(fault.NotSupported, "plan %q (%v) is too large to verify: it needs more than %d actions, with %s; %s",
+		p.Name, p.Spec, j.limit, fmt.Sprintf(what, args...), j.raise)
+}
+
+// clocks is tooLarge for a plan that needs clocks over the lanes of all ranks.
+func (j *job) clocks() error {
+	return j.tooLarge(j.plans[0], "the order of the steps of %d lanes, each with a clock for every other", j.lanes)
+}
+
+// operandsOf returns the number of sources and dependences of the steps of a lane.
+func operandsOf(lane []plan.Step) (n int64) {
+	for i := range lane {
+		s := &lane[i]
+		n += int64(len(s.Src) + len(s.After))
+		for k := range s.Body {
+			n += int64(s.Times) * int64(len(s.Body[k].Src)+len(s.Body[k].After))
+		}
+	}
+	return n
 }
 
 // verify executes a job in one layout of memory and fills in the report.
@@ -218,7 +266,7 @@ func (j *job) verify(inPlace bool, report *Report) error {
 	x, bad := j.run(inPlace, j.full, report)
 	if bad != nil && !j.full && (bad.Reason == Race || bad.Reason == Unordered) {
 		if j.needed > j.limit {
-			return tooLarge(j.plans[0], j.limit)
+			return j.clocks()
 		}
 		x, bad = j.run(inPlace, true, report)
 	}

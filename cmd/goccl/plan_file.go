@@ -154,9 +154,14 @@ func verifyFile(path string, determinism int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	report, err := verify.Accept(p, determinism, verify.Options{})
+	opts, err := environment()
+	if err != nil {
+		return err
+	}
+	limits := opts.FileProof()
+	report, err := verify.Accept(p, determinism, limits)
 	if err == nil {
-		err = ccl.ProveAsRun(p, determinism)
+		err = ccl.ProveAsRun(p, determinism, limits.Work)
 	}
 	if err != nil {
 		return err

@@ -284,3 +284,33 @@ say(f"{{time.monotonic() - begun:.3f}}", "destroyed")
 """, 2, tmp_path, transport) as group:
         seconds, _ = told(group.line(0))
         assert seconds < 1
+
+
+def check_other_roots(rank, transport):
+    """Each rank is root of its own broadcast or scatter, which ends on it without the others."""
+    calls = {
+        "broadcast": lambda group: dist.broadcast(torch.full((100,), rank + 1.0), rank, group=group),
+        "scatter": lambda group: dist.scatter(
+            torch.zeros(100), [torch.full((100,), 1.0 * i) for i in range(dist.get_world_size())], rank, group=group
+        ),
+    }
+    nexts = {
+        "destroy": dist.destroy_process_group,
+        "all_reduce": lambda group: dist.all_reduce(torch.ones(4), group=group),
+        "monitored_barrier": dist.monitored_barrier,
+    }
+    for name, call in calls.items():
+        for what, following in nexts.items():
+            group = group_of(transport)
+            call(group)
+            with pytest.raises(dist.DistBackendError) as failure:
+                following(group)
+            text = str(failure.value)
+            assert f"{name} seq 1" in text and "root 0" in text and "root 1" in text, f"{name}, {what}: {text}"
+            dist.destroy_process_group(group)
+    dist.barrier()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_other_roots_are_found(pair, transport):
+    pair.run(check_other_roots, transport)

@@ -212,8 +212,9 @@ func TestSilent(t *testing.T) {
 	require.Less(t, time.Since(began), 2*a.opts.PeerTimeout)
 }
 
-// TestDamage changes bytes on the way. With checksums what is damaged is sent again. Once a day that
-// may happen for ever; the third time within a minute the path is named and given up, by both sides.
+// TestDamage changes bytes on the way. With checksums what is damaged is sent again. Once a day
+// that may happen for ever; the third time within a minute the path is named and given up, by both
+// sides.
 func TestDamage(t *testing.T) {
 	var told warnings
 	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })

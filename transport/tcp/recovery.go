@@ -176,7 +176,8 @@ func (x *changes) often() bool {
 // why says why the path is given up.
 func (x *changes) why() string {
 	if x.often() {
-		return fmt.Sprintf("%d of them within %v", mostCorrupt, x.last[0].Sub(x.last[mostCorrupt-1]).Round(time.Millisecond))
+		span := x.last[0].Sub(x.last[mostCorrupt-1])
+		return fmt.Sprintf("%d of them within %v", mostCorrupt, span.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("the last %d without a right one between", mostCorrupt)
 }

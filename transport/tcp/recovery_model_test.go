@@ -36,12 +36,13 @@ import (
 //	give up         a side has no connection for too long: giveUp, lose
 //	die             the process of a side ends
 //
-// The model leaves out control messages, further sockets, Fabric.Close, paths that are given up for
-// what they change (after the resumption both sides lose the pair, as they do after they give up)
-// and violations: that there is none is one of the things that it shows. A side has one attempt to dial at a time; a direction
-// has up to mostUnderWay frames under way, room for two fragments, and credit is due for each. A
-// side knows one session of the peer at a time: the search goes no further where it would know two
-// (beyond), since the path broke while a side opened a session only to say that it had left it.
+// The model leaves out control messages, further sockets, Fabric.Close, paths that are given up
+// for what they change (after the resumption both sides lose the pair, as they do after they give
+// up) and violations: that there is none is one of the things that it shows. A side has one
+// attempt to dial at a time; a direction has up to mostUnderWay frames under way, room for two
+// fragments, and credit is due for each. A side knows one session of the peer at a time: the
+// search goes no further where it would know two (beyond), since the path broke while a side
+// opened a session only to say that it had left it.
 
 const (
 	mostConnections = 4 // one attempt and one live connection of each side
