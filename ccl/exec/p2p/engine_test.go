@@ -51,8 +51,8 @@ func TestBothSendFirst(t *testing.T) {
 	w.finish()
 }
 
-// TestTagsInReverse receives messages in another order than that in which they were sent. Their tags
-// differ in the lowest bits and in the highest.
+// TestTagsInReverse receives messages in the reverse of the order in which they were sent. Their
+// tags differ in the lowest bits and in the highest.
 func TestTagsInReverse(t *testing.T) {
 	tagOf := func(i int) uint64 { return uint64(i%2) | uint64(i)<<(TagBits-9) }
 	w := newWorld(t, 2, 4, 16<<10, nil)
