@@ -4,7 +4,6 @@
 
 #include "backend.h"
 #include "helper.h"
-#include "room.h"
 
 namespace py = pybind11;
 using namespace goccl;
@@ -51,7 +50,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   py::class_<DeviceWork, c10::intrusive_ptr<DeviceWork>, c10d::Work>(m, "DeviceWork");
 
-  m.def("try_room", &try_room, py::arg("bytes"), py::arg("threads"), py::arg("files"), NoGil());
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("library_path", &library_path);
   m.def("use_device_type", &use_device_type, py::arg("name"));

@@ -50,10 +50,6 @@ class GocclWork(Work):
 class DeviceWork(Work):
     """The result of an operation on tensors of a device: ``wait()`` makes the current stream wait for it."""
 
-def try_room(bytes: int, threads: int, files: int) -> tuple[bool, int, int]:
-    """Takes so many bytes of address space, threads and descriptors, and gives them back. Returns whether there are the
-    bytes, and how many of the threads and descriptors."""
-
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 
