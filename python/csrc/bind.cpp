@@ -5,7 +5,6 @@
 #include "backend.h"
 #include "future.h"
 #include "helper.h"
-#include "room.h"
 #include "sparse.h"
 
 namespace py = pybind11;
@@ -66,7 +65,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   add_work<BatchWork, c10d::Work>(m, "BatchWork");
   py::class_<DeviceWork, c10::intrusive_ptr<DeviceWork>, c10d::Work>(m, "DeviceWork");
 
-  m.def("try_room", &try_room, py::arg("bytes"), py::arg("threads"), py::arg("files"), NoGil());
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("library_path", &library_path);
   m.def("use_device_type", &use_device_type, py::arg("name"));

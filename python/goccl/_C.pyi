@@ -71,10 +71,6 @@ def then(future: Future[Any], lineage: Lineage, callback: Callable[[Future[Any]]
 def add_done_callback(future: Future[Any], lineage: Lineage, callback: Callable[[Future[Any]], None]) -> None:
     """``add_done_callback`` of a future with a lineage."""
 
-def try_room(bytes: int, threads: int, files: int) -> tuple[bool, int, int]:
-    """Takes so many bytes of address space, threads and descriptors, and gives them back. Returns whether there are the
-    bytes, and how many of the threads and descriptors."""
-
 def load(path: str) -> str:
     """Opens libgoccl by its absolute path and returns its version."""
 

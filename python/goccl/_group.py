@@ -50,7 +50,7 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
         pg_options.backend._use_store(backend_options.store)
         return pg_options.backend
     core = _loader.core()
-    if lack := _room.lack(core, _room.FOR_A_GROUP):
+    if lack := _room.lack(_room.FOR_A_GROUP):
         raise dist.DistBackendError(f"goccl: no group can be made: {lack}")
     if isinstance(pg_options, core.Options):  # options of another group, copied by torch
         settings = pg_options.lines

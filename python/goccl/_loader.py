@@ -93,7 +93,7 @@ def _load() -> ModuleType:
         extension = import_module("goccl._C")
     except ImportError as e:
         raise _not_loaded(built, e) from e
-    if lack := _room.lack(extension, _room.TO_LOAD):
+    if lack := _room.lack(_room.TO_LOAD):
         raise ImportError(f"goccl {__version__}: {library} cannot be loaded: {lack}")
     try:
         found = extension.load(str(library))

@@ -1,14 +1,16 @@
 """Whether the limits of this process leave room for the Go runtime, which ends the process where they do not.
 
-What is needed is tried, since limits of a container show nowhere else. It takes less than a millisecond, and is given back.
+What is needed is tried, since limits of a container show nowhere else. It takes a millisecond or two, and is given back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import resource
+import threading
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 
@@ -26,9 +28,38 @@ TO_LOAD = Need(2 << 30, 12 + min(len(os.sched_getaffinity(0)) if hasattr(os, "sc
 FOR_A_GROUP = Need(256 << 20, 6, 0)
 
 
-def lack(core: ModuleType, need: Need) -> str:
+def take(need: Need) -> tuple[bool, int, int]:
+    """Takes all that at the same time, and gives it back.
+
+    Returns whether there are the bytes, and how many of the threads and of the descriptors; no threads without the bytes.
+    """
+    started: list[threading.Thread] = []
+    files: list[int] = []
+    released = threading.Event()
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(mmap.mmap(-1, need.bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0))
+            mapped = True
+        except (OSError, MemoryError):
+            mapped = False
+        with contextlib.suppress(OSError):
+            while len(files) < need.files:
+                files.append(os.open("/dev/null", os.O_RDONLY))
+                stack.callback(os.close, files[-1])
+        with contextlib.suppress(RuntimeError, MemoryError):
+            while mapped and len(started) < need.threads:  # their stacks come on top of the bytes
+                thread = threading.Thread(target=released.wait, name="goccl-room", daemon=True)
+                thread.start()
+                started.append(thread)
+        released.set()
+        for thread in started:
+            thread.join()
+    return mapped, len(started), len(files)
+
+
+def lack(need: Need) -> str:
     """Returns what is missing: the limit, what is needed and what there is; an empty text if all is there."""
-    mapped, threads, files = core.try_room(*need)
+    mapped, threads, files = take(need)
     if not mapped:
         return (
             f"it needs {need.bytes >> 20} MiB of address space, mostly reserved only, and {_address_space()}; raise the limit "
