@@ -100,7 +100,7 @@ func openGraphs(w *windows) (*graphs, error) {
 	n := len(w.pages)
 	c := &graphs{w: w, mine: -1, regions: make([]region, w.layout.graphs), slots: make([]cuda.Ptr, n),
 		theirs: make([]int, n), heard: make([]int, n), told: make([]int, n)}
-	c.room, c.functions, c.processors = w.room, w.functions, w.processors
+	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
 	for _, peer := range w.peers {
@@ -320,8 +320,9 @@ func (c *graphs) piece(o *Op, piece int) error {
 	clear(c.told)
 	entered, signals := len(low.Told) == 0, 0 // nobody uses the window of a rank that does not signal
 	lane := c.program.Lanes[0]
-	for i := range lane {
-		b := &lane[i]
+	for n := 1; len(lane) > 0; lane = lane[n:] {
+		b := &lane[0]
+		n = 1
 		if b.Op == program.OpWait {
 			nth, _ := slices.BinarySearch(low.Heard[b.Peer], b.Nth)
 			c.hear(b.Peer, slot, nth+1)
@@ -341,7 +342,8 @@ func (c *graphs) piece(o *Op, piece int) error {
 			signals++
 		case program.OpEnter, program.OpLeave, program.OpDrain: // nothing is lent
 		default:
-			if err := c.emit(&o.call, b, slot); err != nil {
+			var err error
+			if n, err = c.emit(&o.call, lane, slot); err != nil {
 				return err
 			}
 		}

@@ -228,7 +228,7 @@ func (n *interpreter) table(o *Op, blocks int) error {
 			n.signal(left)
 		case program.OpDrain: // nothing is lent
 		default:
-			if err := n.emit(&o.call, b, slot); err != nil {
+			if err := n.emitOne(&o.call, b, slot); err != nil {
 				return err
 			}
 		}

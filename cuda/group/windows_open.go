@@ -399,7 +399,7 @@ func (o *opening) openOwn(open []kind, _ []note) {
 func (o *opening) openCommon() error {
 	w, g := o.w, o.w.g
 	info := g.ctx.Info()
-	w.processors = info.Processors
+	w.processors, w.gathers = info.Processors, true
 	code, err := kernel.Code(info.Major, info.Minor)
 	if err != nil {
 		return err
