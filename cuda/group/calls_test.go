@@ -91,3 +91,35 @@ func TestNoWordIsOverwritten(t *testing.T) {
 	mu.Unlock()
 	end(t, w)
 }
+
+// A group has few streams until it sends messages, at any number of ranks: those of collectives,
+// and of windows. A message takes a stream on either side.
+func TestStreamsAtFirstUse(t *testing.T) {
+	for _, ranks := range []int{2, 16} {
+		for _, route := range []string{"staged", "windows"} {
+			t.Run(fmt.Sprint(ranks, " ranks, ", route), func(t *testing.T) {
+				opts := overWindows
+				opts.CudaRoute = route
+				w := machine(t, ranks, quick, opts, 64<<10)
+				own := func() int { // without the stream of the test
+					return w[0].driver.Calls("cuStreamCreateWithPriority") - ranks
+				}
+				for _, err := range each(ranks, func(i int) error { return w[i].issue(w[i].reduce(1000)) }) {
+					require.NoError(t, err)
+				}
+				t.Logf("%d streams a group", own()/ranks)
+				require.LessOrEqual(t, own(), 10*ranks)
+				before := own()
+				for range 3 { // the first one makes the streams
+					for _, err := range each(2, func(i int) error {
+						return w[i].issue(w[i].message([]dtype.Collective{dtype.Send, dtype.Recv}[i], 1-i, 0, 1000, 0))
+					}) {
+						require.NoError(t, err)
+					}
+				}
+				require.Equal(t, before+2, own())
+				end(t, w)
+			})
+		}
+	}
+}
