@@ -84,7 +84,8 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if err != nil {
 		return nil, err
 	}
-	onDevice.rules.DeviceRate = g.Route().Rate()
+	route := g.Route()
+	onDevice.rules.DeviceRate, onDevice.rules.DeviceWord = route.Rate(), route.Word
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}

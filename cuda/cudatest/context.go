@@ -3,6 +3,7 @@ package cudatest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -17,6 +18,7 @@ type context struct {
 	events   map[*event]bool  // that are not destroyed
 	modules  map[*module]bool // that are not unloaded
 	shares   channels         // with Options.Apart
+	elapsed  time.Duration    // with Options.Cost
 	made     site
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	// waits.
 	Pending bool
 	Faults  Faults
+	// Cost has contexts be clocks (cuda.Clock), by which what streams execute takes time.
+	Cost *Cost
 	// LeaveOut is asked at every ordering call whether to leave it out. It must not call the
 	// driver.
 	LeaveOut func(Ordering) bool

@@ -186,7 +186,8 @@ type opening struct {
 	attempt    int               // from 1
 	interprets bool              // short calls, if windows are in the memory of devices
 	lacks      [kinds]error      // why windows of a kind do not work for this rank
-	rates      [kinds]float64    // bytes a second, of the slowest peer
+	reads      [kinds]Reads      // of the slowest peer
+	word       float64           // seconds, of a word of the stream; 0 if not measured
 	offers     [][kinds]bool     // by rank: of which kinds it has shared a window
 	inProcess  []bool            // by rank
 	opened     []bool            // by rank: its page
@@ -347,7 +348,8 @@ func (o *opening) lackAll(open []kind, err error) {
 func (o *opening) exchange() ([]note, error) {
 	g := o.w.g
 	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
-		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Rates: o.rates}
+		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
+		Word: o.word}
 	if own.Has && g.opts.Window.arena != nil {
 		own.Arena = uint64(g.opts.Window.arena.bytes)
 	}
