@@ -39,7 +39,7 @@ type Options struct {
 	BlockingWait   bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize   int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
 	CudaGraphs     string        // how many CUDA graphs can have calls of a device group; "" means 8
-	CudaInterpret  string        // whether short calls on devices are one kernel: "auto", "0", "1"; "" means "auto"
+	CudaInterpret  string        // whether short calls on devices are one kernel: "auto", "0", "1"; "" means "0"
 	CudaRegistered string        // registered memory of each device, like "4G"; "" or "0" for none
 	CudaRoute      string        // of device groups: "auto", "staged", "windows", "host-windows"; "" means "auto"
 	Timeout        time.Duration // of operations and of joining; 0 for the caller's
@@ -114,10 +114,10 @@ var optionTable = []option{
 			"window for itself until it is destroyed. 0: none.", true,
 		func(o *Options) string { return o.CudaGraphs },
 		func(o *Options, v string) error { o.CudaGraphs = v; return o.checkGraphs() }},
-	{"GOCCL_CUDA_INTERPRET", group.InterpretAuto.String(), "str",
+	{"GOCCL_CUDA_INTERPRET", group.InterpretNever.String(), "str",
 		"Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which waits for the kernels " +
-			"of the peers. auto: if each rank has a device of its own. 1: always; ranks of several processes that share a " +
-			"device then wait for their turn on it. 0: never.", true,
+			"of the peers. 0: never. auto: if each rank has a device of its own; two devices have not run it yet. 1: always; " +
+			"ranks of several processes that share a device then wait for their turn on it.", true,
 		func(o *Options) string { return o.CudaInterpret },
 		func(o *Options, v string) error { o.CudaInterpret = v; return nil }},
 	{"GOCCL_CUDA_REGISTERED", "0", "int | str",
@@ -407,7 +407,7 @@ func (o *Options) cudaRoute() string { return cmp.Or(o.CudaRoute, group.RouteAut
 // interpret returns CudaInterpret as a device group has it.
 func (o *Options) interpret() (group.Interpret, error) {
 	for _, i := range []group.Interpret{group.InterpretAuto, group.InterpretNever, group.InterpretAlways} {
-		if cmp.Or(o.CudaInterpret, group.InterpretAuto.String()) == i.String() {
+		if cmp.Or(o.CudaInterpret, group.InterpretNever.String()) == i.String() {
 			return i, nil
 		}
 	}

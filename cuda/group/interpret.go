@@ -17,7 +17,7 @@ type Interpret byte
 
 // The values of Interpret.
 const (
-	InterpretAuto   Interpret = iota // where each rank has a device of its own
+	InterpretAuto   Interpret = iota // where each rank has a device of its own; the default is never, until two have run it
 	InterpretNever                   // by nobody
 	InterpretAlways                  // wherever windows are in the memory of devices
 )

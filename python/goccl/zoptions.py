@@ -35,9 +35,9 @@ class Options(Settings):
         cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time; each has a
             quarter of a window for itself until it is destroyed. 0: none. (``GOCCL_CUDA_GRAPHS``, default 8)
         cuda_interpret: Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which
-            waits for the kernels of the peers. auto: if each rank has a device of its own. 1: always; ranks of several
-            processes that share a device then wait for their turn on it. 0: never. (``GOCCL_CUDA_INTERPRET``, default
-            auto)
+            waits for the kernels of the peers. 0: never. auto: if each rank has a device of its own; two devices have
+            not run it yet. 1: always; ranks of several processes that share a device then wait for their turn on it.
+            (``GOCCL_CUDA_INTERPRET``, default 0)
         cuda_registered: Registered memory of each CUDA device that this process uses (goccl.empty with
             device="cuda", goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made.
             0: none. The first group of a process on a device decides. See docs/registered.md.
