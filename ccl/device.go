@@ -33,7 +33,7 @@ func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindo
 	if opts.cudaRoute() == group.RouteStaged {
 		return nil, nil
 	}
-	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute())
+	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute(), opts.CudaBuffSize == 0)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,

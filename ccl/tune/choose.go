@@ -52,7 +52,8 @@ type Rules struct {
 	// DeviceRate is the bytes a second at which the slowest device reads windows of its peers, 0 if
 	// nobody has measured it.
 	DeviceRate float64
-	// DeviceWord is what the slowest stream takes for a word, in seconds, 0 if nobody has measured it.
+	// DeviceWord is what the slowest stream takes for a word, in seconds, 0 if nobody has measured
+	// it.
 	DeviceWord float64
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
 	HostSlot int

@@ -283,7 +283,8 @@ func testLaunchGather(b *bench) {
 	want := bytes.Clone(was)
 	for i := range kernel.MostChunks {
 		at := (kernel.MostChunks - 1 - i) * slot
-		c := kernel.Chunk{Dst: uint64(to.Ptr()) + uint64(i*slot+i), Src: uint64(from.Ptr()) + uint64(at), N: uint64(n >> i)}
+		c := kernel.Chunk{Dst: uint64(to.Ptr()) + uint64(i*slot+i), Src: uint64(from.Ptr()) + uint64(at),
+			N: uint64(n >> i)}
 		if i == 3 {
 			c.Lent = kernel.Lent{Place: uint64(words.Ptr()), Base: uint64(from.Ptr()), Bytes: all}
 			at = 5 * slot

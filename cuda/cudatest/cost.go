@@ -32,7 +32,7 @@ func contextOf(c cuda.Context) *context {
 	return c.(*context)
 }
 
-// spend moves the time of a stream on, behind the time at which the host has enqueued the operation.
+// spend moves the time of a stream on, behind that at which the host has enqueued the operation.
 func (d *Driver) spend(op *operation) {
 	if d.o.Cost == nil {
 		return

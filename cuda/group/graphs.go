@@ -121,7 +121,7 @@ func (c *graphs) locate() {
 		return
 	}
 	for rank, window := range c.w.places {
-		c.slots[rank] = window + cuda.Ptr((plan.WindowSlots+scratches(len(c.slots)))*c.w.room.Slot)
+		c.slots[rank] = window + cuda.Ptr(c.w.windowRoom().graphsAt(c.w.room.Slot))
 	}
 }
 
@@ -275,7 +275,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 			lacks = peer
 		}
 		c.theirs[peer] = min(max(0, region-1), len(c.regions)-1)
-		c.places[peer] = c.slots[peer] + cuda.Ptr(c.theirs[peer]*regionBytes(w.room.Slot, len(w.pages)))
+		c.places[peer] = c.slots[peer] + cuda.Ptr(c.theirs[peer]*regionBytes(slotOf(w.g.opts.Staging), len(w.pages)))
 		pieces = max(pieces, int(min(atomic.LoadUint64(wordAt(theirs, at+agreedPieces)), mostPieces)))
 	}
 	if refusal != nil {

@@ -24,7 +24,7 @@ func ways(p *plan.Plan) map[string]taker {
 	if p.Alias&plan.Lend != 0 {
 		all["borrowed"], all["lends"] = tapedIn(borrowed), tapedIn(lends)
 	}
-	if knowsLengths(p.Spec.Coll) && suits(p) {
+	if p.Spec.Coll.LengthsKnown() && suits(p) {
 		all["table"] = tapedTable
 		if p.Name == "one_shot_window" || p.Name == "window" && p.Spec.Coll == dtype.AllGather {
 			all["packets"] = tapedPackets

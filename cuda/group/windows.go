@@ -154,7 +154,7 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if !knowsLengths(o.call.Coll) {
+	if !o.call.Coll.LengthsKnown() {
 		w.tell(wordOffer, at(o.first+1, 0, 0)) // a peer may have more pieces
 	}
 	return w.end(o, wordLeft, wordSignal) // so that who sees the signal knows that all is over (lost)

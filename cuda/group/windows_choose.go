@@ -44,7 +44,8 @@ type Route struct {
 	// Device and Host say how the slowest device reads windows of a peer, in the memory of its
 	// device and in memory of the host.
 	Device, Host Reads
-	// Word is what the slowest stream takes to write a word, in seconds; 0 if that was not measured.
+	// Word is what the slowest stream takes to write a word, in seconds; 0 if that was not
+	// measured.
 	Word float64
 }
 
@@ -106,6 +107,7 @@ type note struct {
 	Graphs     uint64
 	Interprets byte // what the user wants of it: InterpretAuto
 	Device     [16]byte
+	DeviceSlot uint64        // of its window in the memory of its device
 	Arena      uint64        // bytes of its Arena; 0 for none
 	Works      [kinds]bool   // as far as this rank knows
 	Reads      [kinds]Reads  // of the slowest peer
@@ -115,7 +117,7 @@ type note struct {
 
 const (
 	whyBytes  = 103
-	whyOffset = 88
+	whyOffset = 96
 	noteBytes = whyOffset + int(kinds)*(whyBytes+1)
 )
 
@@ -131,6 +133,7 @@ func (n *note) encode(b []byte) {
 	copy(b[16:], n.Device[:])
 	binary.LittleEndian.PutUint64(b[48:], n.Graphs)
 	binary.LittleEndian.PutUint64(b[56:], n.Arena)
+	binary.LittleEndian.PutUint64(b[88:], n.DeviceSlot)
 	binary.LittleEndian.PutUint64(b[80:], math.Float64bits(n.Word))
 	for k := range kinds {
 		flag(1+int(k), n.Works[k])
@@ -144,6 +147,7 @@ func (n *note) encode(b []byte) {
 func decodeNote(b []byte) (n note) {
 	n.Has, n.Slot, n.Device = b[0] == 1, binary.LittleEndian.Uint64(b[8:]), [16]byte(b[16:])
 	n.Graphs, n.Arena = binary.LittleEndian.Uint64(b[48:]), binary.LittleEndian.Uint64(b[56:])
+	n.DeviceSlot = binary.LittleEndian.Uint64(b[88:])
 	n.Interprets, n.Word = b[3], math.Float64frombits(binary.LittleEndian.Uint64(b[80:]))
 	for k := range kinds {
 		n.Works[k] = b[1+k] == 1

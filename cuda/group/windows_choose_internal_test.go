@@ -57,7 +57,7 @@ func TestNext(t *testing.T) {
 
 func TestNote(t *testing.T) {
 	for _, n := range []note{{}, noted(7, 1e9, 2.5, "", "why"),
-		{Has: true, Slot: 1 << 40, Interprets: 2, Device: [16]byte{15: 3}}} {
+		{Has: true, Slot: 1 << 40, DeviceSlot: 1 << 33, Interprets: 2, Device: [16]byte{15: 3}}} {
 		b := make([]byte, noteBytes)
 		n.encode(b)
 		require.Equal(t, n, decodeNote(b))

@@ -38,21 +38,50 @@ type Window struct {
 	page   *mem.Segment
 	host   *mem.Segment // nil for none
 	memory cuda.Memory  // nil for none
-	bytes  int          // of a window
+	room   windowRoom   // of the one in memory of the host
+	slot   int          // of the one in memory of the device
 	arena  *Arena       // that it lends; nil for none
 	lacks  [kinds]error // why there is none of a kind
 	shared []int        // of the page, of each kind that there is, and of the arena
 }
 
-// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
-// Options.Graphs and Options.Route. A Group takes it over. With RouteAuto it may lack anything:
-// then the Group says why the ranks do without.
-func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Window, error) {
-	slot := slotOf(staging)
-	w := &Window{ctx: ctx, bytes: runsAt(slot, graphs, ranks) + runsBytes(ranks)}
-	if ranks == 1 {
-		w.bytes = pageBytes // nobody reads it
+// windowRoom says what is where in a window.
+type windowRoom struct{ slot, graphs, ranks int }
+
+// bytes returns the bytes of a window whose slots have a size of their own: those slots come first.
+func (r windowRoom) bytes(slot int) int {
+	if r.ranks == 1 {
+		return pageBytes // nobody reads it
 	}
+	return r.runsAt(slot) + runsBytes(r.ranks)
+}
+
+// graphsAt returns where the regions of graphs are, and runsAt where that for short calls begins:
+// the flags, and then the slots and the packets.
+func (r windowRoom) graphsAt(slot int) int { return (plan.WindowSlots + scratches(r.ranks)) * slot }
+
+func (r windowRoom) runsAt(slot int) int {
+	return r.graphsAt(slot) + r.graphs*regionBytes(r.slot, r.ranks)
+}
+
+// In the memory of a device, slots grow with it, unless the user has said how large they are: a
+// long call then has fewer pieces, each of which costs the processor the same. They have one
+// thousandth of the memory each, and up to mostSlot.
+const mostSlot = 32 << 20
+
+func slotOn(info cuda.Info, staging int, grows bool) int {
+	if !grows {
+		return slotOf(staging)
+	}
+	return max(slotOf(staging), int(min(mostSlot, info.Bytes/1024))&^(pageBytes-1))
+}
+
+// NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
+// Options.Graphs and Options.Route. A Group takes it over. In the memory of the device it may be
+// larger than Staging says if it grows. With RouteAuto it may lack anything: then the Group says
+// why the ranks do without.
+func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string, grows bool) (*Window, error) {
+	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows)}
 	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
 	if err == nil {
 		w.page = page
@@ -78,7 +107,7 @@ func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Win
 }
 
 func (w *Window) makeHost() (err error) {
-	if w.host, err = mem.NewSegment("goccl-window", w.bytes); err == nil {
+	if w.host, err = mem.NewSegment("goccl-window", w.room.bytes(w.room.slot)); err == nil {
 		w.shared = append(w.shared, w.host.FD())
 	}
 	return err
@@ -90,7 +119,11 @@ func (w *Window) makeMemory() error {
 			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, RouteHostWindows)
 	}
 	return in(w.ctx, func() error {
-		memory, err := w.ctx.Alloc(w.bytes)
+		memory, err := w.ctx.Alloc(w.room.bytes(w.slot))
+		if err != nil && w.slot > w.room.slot && !cuda.Lost(err) { // memory is short
+			w.slot = w.room.slot
+			memory, err = w.ctx.Alloc(w.room.bytes(w.slot))
+		}
 		if err != nil {
 			return err
 		}
@@ -186,6 +219,8 @@ type opening struct {
 	attempt    int               // from 1
 	interprets bool              // short calls, if windows are in the memory of devices
 	lacks      [kinds]error      // why windows of a kind do not work for this rank
+	slots      []int             // by rank: of its window in the memory of its device
+	slot       int               // that all use of these
 	reads      [kinds]Reads      // of the slowest peer
 	word       float64           // seconds, of a word of the stream; 0 if not measured
 	offers     [][kinds]bool     // by rank: of which kinds it has shared a window
@@ -255,8 +290,16 @@ func (o *opening) agree() error {
 	if err := sameSlots(notes, g.rank); err != nil {
 		return err
 	}
+	o.slot = mostSlot + int(notes[g.rank].Slot)
 	for rank, n := range notes {
 		o.offers = append(o.offers, n.Works)
+		if n.Works[onDevice] {
+			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%pageBytes != 0 {
+				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
+			}
+			o.slot = min(o.slot, int(n.DeviceSlot))
+		}
+		o.slots = append(o.slots, int(n.DeviceSlot))
 		if n.Arena > MostArena {
 			return fault.Peer(fault.Internal, rank, "says that it has %d bytes of registered memory", n.Arena)
 		}
@@ -350,8 +393,11 @@ func (o *opening) exchange() ([]note, error) {
 	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
 		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
 		Word: o.word}
-	if own.Has && g.opts.Window.arena != nil {
-		own.Arena = uint64(g.opts.Window.arena.bytes)
+	if own.Has {
+		own.DeviceSlot = uint64(g.opts.Window.slot)
+		if g.opts.Window.arena != nil {
+			own.Arena = uint64(g.opts.Window.arena.bytes)
+		}
 	}
 	for k := range kinds {
 		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
@@ -617,7 +663,7 @@ func (o *opening) openPeer(rank int, k kind) error {
 	if len(o.passed[rank]) < 2 { // its notes contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][1], o.w.g.opts.Window.bytes)
+	segment, err := mem.MapSegment(o.passed[rank][1], o.windowRoom().bytes(o.w.room.Slot))
 	if err != nil {
 		return err
 	}
@@ -628,7 +674,7 @@ func (o *opening) openPeer(rank int, k kind) error {
 // importMemory maps a rank's window in the memory of its device, and its arena if it has one.
 func (o *opening) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
-		at, bytes := &o.places[onDevice][rank], o.w.g.opts.Window.bytes
+		at, bytes := &o.places[onDevice][rank], o.windowRoom().bytes(o.slots[rank])
 		if i > 0 {
 			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
 		}
@@ -640,6 +686,22 @@ func (o *opening) importMemory(rank int, descriptors []int) error {
 		*at = memory.Ptr()
 	}
 	return nil
+}
+
+// slotOf returns the bytes of the slots that the ranks use in windows of a kind. Between hosts what
+// travels has slots, too, as long as those of windows are by the user.
+func (o *opening) slotOf(k kind) int {
+	if k == onDevice && o.w.rails == nil {
+		return o.slot
+	}
+	return o.windowRoom().slot
+}
+
+func (o *opening) windowRoom() windowRoom { return o.w.windowRoom() }
+
+// windowRoom says what is where in the windows of all ranks.
+func (w *windows) windowRoom() windowRoom {
+	return windowRoom{slotOf(w.g.opts.Staging), w.layout.graphs, len(w.pages)}
 }
 
 // settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more. The
@@ -656,6 +718,7 @@ func (o *opening) settle(chosen kind) {
 	w.owned = len(w.giving)
 	w.giving = slices.Concat(w.giving, o.peers[common], o.peers[chosen])
 	w.places = o.places[chosen]
+	w.room.Slot, w.room.Piece = o.slotOf(chosen), w.room.Slot
 	w.scratch = w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
 	w.graphs.locate()
 	if chosen == onDevice {

@@ -254,3 +254,31 @@ func TestWindowsOfferAhead(t *testing.T) {
 	}
 	end(t, w)
 }
+
+// Windows are larger where devices have much memory. Where one rank cannot have that much, all use
+// the first part of theirs.
+func TestWindowsGrow(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		for _, interpret := range []string{"0", "1"} {
+			device := quick
+			device.Devices, device.Bytes = 2, 12<<30
+			if short {
+				device.Faults.Fail = []cudatest.Failure{{Call: "cuMemCreate", Nth: 2, Code: 2}}
+			}
+			opts := ccl.Options{CudaRoute: "windows", CudaInterpret: interpret, CudaGraphs: "2"}
+			w := machine(t, 2, device, opts, memory)
+			for i, count := range []int{500, 900_000} {
+				length := func(_, _ int) int { return count }
+				for _, captures := range []bool{false, true} {
+					for _, r := range w {
+						r.captures = captures
+					}
+					for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.Broadcast} {
+						same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(i), length, length)
+					}
+				}
+			}
+			end(t, w)
+		}
+	}
+}

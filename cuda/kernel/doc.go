@@ -56,9 +56,9 @@
 //	       96   u64  indirect: a bit for each source
 //	      104   u64  place, base, bytes, of each source in turn
 //
-// Chunks have another parameter, the 392 bytes of Gather: dst, src, n, and the place, base and bytes
-// of an indirect source, of 8 chunks, and then the count of those that are used. They are copied at
-// the same time, so no chunk is written where another is read or written.
+// Chunks have another parameter, the 392 bytes of Gather: dst, src, n, and the place, base and
+// bytes of an indirect source, of 8 chunks, and then the count of those that are used. They are
+// copied at the same time, so no chunk is written where another is read or written.
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
 // (Call.Units). These kernels do not wait for anything, and use ordinary loads and stores: they see

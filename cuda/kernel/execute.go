@@ -18,10 +18,10 @@ type Operand struct {
 }
 
 // Operands returns what a launch writes and then what it reads, each source once, chunk by chunk if
-// it has several; an indirect source is where it is if it is not lent. args are the bytes of its Arguments. What a device would
-// not do, or nobody says how, is an error: an unknown name, a number of sources that the kernel
-// does not take, a destination that covers a part of a source. Operands does not look at the
-// alignment: on a device, the launch itself is accepted.
+// it has several; an indirect source is where it is if it is not lent. args are the bytes of its
+// Arguments. What a device would not do, or nobody says how, is an error: an unknown name, a number
+// of sources that the kernel does not take, a destination that covers a part of a source. Operands
+// does not look at the alignment: on a device, the launch itself is accepted.
 func Operands(name string, args []byte) ([]Operand, error) {
 	if TakesChunks(name) {
 		return operandsOfChunks(name, args)
