@@ -118,7 +118,8 @@ func TestInterpretedByDefault(t *testing.T) {
 		route, interpret string
 		want             bool
 	}{
-		{3, "windows", "", false}, {1, "windows", "auto", false}, {3, "windows", "auto", true}, {3, "windows", "0", false},
+		{3, "windows", "", false}, {1, "windows", "auto", false}, {3, "windows", "auto", true},
+		{3, "windows", "0", false},
 		{2, "auto", "auto", false}, {1, "auto", "1", true}, {3, "host-windows", "1", false}, {3, "staged", "1", false},
 	} {
 		device, kernels := counted(quick)

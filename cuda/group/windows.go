@@ -21,6 +21,7 @@ import (
 type windows struct {
 	g       *Group
 	layout  layout
+	kind    kind
 	page    cuda.Registered // of this rank
 	pages   []page          // by rank
 	peers   []int           // the other ranks on this host, whose windows this one uses

@@ -34,15 +34,16 @@ type Sharing struct {
 // windows in memory of the host, of its device, or of both until the ranks have chosen. It is made
 // before the ranks meet, so that its descriptors can be passed to the peers.
 type Window struct {
-	ctx    cuda.Context
-	page   *mem.Segment
-	host   *mem.Segment // nil for none
-	memory cuda.Memory  // nil for none
-	room   windowRoom   // of the one in memory of the host
-	slot   int          // of the one in memory of the device
-	arena  *Arena       // that it lends; nil for none
-	lacks  [kinds]error // why there is none of a kind
-	shared []int        // of the page, of each kind that there is, and of the arena
+	ctx     cuda.Context
+	page    *mem.Segment
+	host    *mem.Segment // nil for none
+	memory  cuda.Memory  // nil for none
+	room    windowRoom   // of the one in memory of the host
+	slot    int          // of the one in memory of the device
+	arena   *Arena       // that it lends; nil for none
+	lacks   [kinds]error // why there is none of a kind
+	channel int          // of this rank, for memory that it makes later (graphs_grow.go); -1 for none
+	shared  []int        // of the page, of the channel, of each kind that there is, and of the arena
 }
 
 // windowRoom says what is where in a window.
@@ -61,7 +62,7 @@ func (r windowRoom) bytes(slot int) int {
 func (r windowRoom) graphsAt(slot int) int { return (plan.WindowSlots + scratches(r.ranks)) * slot }
 
 func (r windowRoom) runsAt(slot int) int {
-	return r.graphsAt(slot) + r.graphs*regionBytes(r.slot, r.ranks)
+	return r.graphsAt(slot) + min(r.graphs, regionsOfChunk)*regionBytes(r.slot, r.ranks)
 }
 
 // In the memory of a device, slots grow with it, unless the user has said how large they are: a
@@ -81,11 +82,18 @@ func slotOn(info cuda.Info, staging int, grows bool) int {
 // larger than Staging says if it grows. With RouteAuto it may lack anything: then the Group says
 // why the ranks do without.
 func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string, grows bool) (*Window, error) {
-	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows)}
+	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows),
+		channel: -1}
 	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
 	if err == nil {
 		w.page = page
 		w.shared = append(w.shared, page.FD())
+		if hasChannel(graphs, ranks) {
+			theirs := -1
+			if w.channel, theirs, err = newChannel(); err == nil {
+				w.shared = append(w.shared, theirs)
+			}
+		}
 	}
 	for k := range kinds {
 		switch {
@@ -173,6 +181,10 @@ func (w *Window) Shared() {
 func (w *Window) Free() error {
 	w.Shared()
 	err := errors.Join(w.free(onDevice), w.free(inHost))
+	if w.channel >= 0 {
+		syscall.Close(w.channel)
+		w.channel = -1
+	}
 	if w.page != nil {
 		err = errors.Join(err, w.page.Free())
 		w.page = nil
@@ -620,7 +632,7 @@ func (o *opening) openPage(rank int) error {
 	if o.passed[rank] == nil { // not in an attempt before
 		o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
 	}
-	want := 1
+	want := o.firstPassed()
 	for k := range kinds {
 		if o.offers[rank][k] {
 			want++
@@ -648,6 +660,14 @@ func (o *opening) openPage(rank int) error {
 	return nil
 }
 
+// firstPassed returns the number of descriptors that come before those of windows.
+func (o *opening) firstPassed() int {
+	if hasChannel(o.w.layout.graphs, o.w.g.size) {
+		return 2
+	}
+	return 1
+}
+
 // openPeer maps the window of a rank in another process.
 func (o *opening) openPeer(rank int, k kind) error {
 	if k == onDevice {
@@ -655,15 +675,15 @@ func (o *opening) openPeer(rank int, k kind) error {
 		if o.arenas[rank].bytes > 0 {
 			first--
 		}
-		if first < 1 { // its notes contradict each other
+		if first < o.firstPassed() { // its notes contradict each other
 			return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in the memory of its device has come")
 		}
 		return o.importMemory(rank, o.passed[rank][first:])
 	}
-	if len(o.passed[rank]) < 2 { // its notes contradict each other
+	if len(o.passed[rank]) <= o.firstPassed() { // its notes contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][1], o.windowRoom().bytes(o.w.room.Slot))
+	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.windowRoom().bytes(o.w.room.Slot))
 	if err != nil {
 		return err
 	}
@@ -686,6 +706,22 @@ func (o *opening) importMemory(rank int, descriptors []int) error {
 		*at = memory.Ptr()
 	}
 	return nil
+}
+
+// keepChannels keeps those of the peers in other processes.
+func (o *opening) keepChannels() {
+	w := o.w
+	if o.firstPassed() < 2 {
+		return
+	}
+	for _, rank := range w.peers {
+		if channel := o.passed[rank]; channel != nil {
+			descriptor := channel[1]
+			w.graphs.channels[rank] = descriptor
+			w.giving = append(w.giving, func() error { return syscall.Close(descriptor) })
+			o.passed[rank] = slices.Delete(channel, 1, 2)
+		}
+	}
 }
 
 // slotOf returns the bytes of the slots that the ranks use in windows of a kind. Between hosts what
@@ -720,7 +756,9 @@ func (o *opening) settle(chosen kind) {
 	w.places = o.places[chosen]
 	w.room.Slot, w.room.Piece = o.slotOf(chosen), w.room.Slot
 	w.scratch = w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	w.kind = chosen
 	w.graphs.locate()
+	o.keepChannels()
 	if chosen == onDevice {
 		w.lend(o.arenas)
 	}

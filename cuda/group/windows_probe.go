@@ -112,7 +112,9 @@ func (o *opening) probe(open []kind) error {
 	if err != nil {
 		return err
 	}
-	err = o.probeWords()
+	if len(w.peers) > 0 {
+		err = o.probeWords()
+	}
 	for _, peer := range w.peers {
 		o.probePeer(peer, open, memory.Ptr())
 	}

@@ -32,8 +32,9 @@ class Options(Settings):
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
-        cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time; each has a
-            quarter of a window for itself until it is destroyed. 0: none. (``GOCCL_CUDA_GRAPHS``, default 8)
+        cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time. Each has a
+            quarter of GOCCL_CUDA_BUFFSIZE for itself until it is destroyed; there is memory for 8, and for 8 more when
+            they are captured. 0: none. (``GOCCL_CUDA_GRAPHS``, default 128)
         cuda_interpret: Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which
             waits for the kernels of the peers. 0: never. auto: if each rank has a device of its own; two devices have
             not run it yet. 1: always; ranks of several processes that share a device then wait for their turn on it.
