@@ -126,8 +126,8 @@
 // A call over windows in a stream that is in capture becomes part of a CUDA graph (graphs.go). Only
 // then does Enqueue wait: until all ranks have come to the call. A graph has slots of its own in
 // each rank's window, and words that its streams set back, since a replay cannot count. Memory for
-// more graphs is made when they are captured (graphs_grow.go). The device thread looks now and then whether a replay waits for a rank that does not come
-// (graphs_watch.go).
+// more graphs is made when they are captured (graphs_grow.go). The device thread looks now and then
+// whether a replay waits for a rank that does not come (graphs_watch.go).
 //
 // # Pieces
 //
