@@ -254,16 +254,6 @@ func expected(coll dtype.Collective, data [][]byte, at, bytes int) []byte {
 	return sum
 }
 
-// firstOfEach returns the first rank of each driver.
-func firstOfEach(w []*rank) (first []*rank) {
-	for i, r := range w {
-		if !slices.ContainsFunc(w[:i], func(other *rank) bool { return other.driver == r.driver }) {
-			first = append(first, r)
-		}
-	}
-	return first
-}
-
 // reports returns what the drivers of ranks have seen.
 func reports(w []*rank) (all []cudatest.Report) {
 	for _, r := range firstOfEach(w) {
