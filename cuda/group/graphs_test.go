@@ -471,8 +471,8 @@ func TestGraphsGrow(t *testing.T) {
 				if *full {
 					most = 1000
 				}
+				opts, device := opts, quick
 				opts.CudaGraphs = fmt.Sprint(most)
-				device := quick
 				device.Devices = devices
 				const count = 64
 				w := machine(t, 2+i, device, opts, 512<<10)
