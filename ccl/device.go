@@ -33,7 +33,7 @@ func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindo
 	if opts.cudaRoute() == group.RouteStaged {
 		return nil, nil
 	}
-	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute())
+	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute(), opts.CudaBuffSize == 0)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -84,7 +84,8 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if err != nil {
 		return nil, err
 	}
-	onDevice.rules.DeviceRate = g.Route().Rate()
+	route := g.Route()
+	onDevice.rules.DeviceRate, onDevice.rules.DeviceWord = route.Rate(), route.Word
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}

@@ -39,8 +39,8 @@ type Options struct {
 	BuffSize       int           // bytes of windows that a rank may have in a group; 0 means 2 MiB
 	BlockingWait   bool          // the Python package: wait of an operation on a device waits for the device
 	CudaBuffSize   int           // bytes of host memory by which a device group moves collectives; 0 means 16 MiB
-	CudaGraphs     string        // how many CUDA graphs can have calls of a device group; "" means 8
-	CudaInterpret  string        // whether short calls on devices are one kernel: "auto", "0", "1"; "" means "auto"
+	CudaGraphs     string        // how many CUDA graphs can have calls of a device group; "" means 128
+	CudaInterpret  string        // whether short calls on devices are one kernel: "auto", "0", "1"; "" means "0"
 	CudaRegistered string        // registered memory of each device, like "4G"; "" or "0" for none
 	CudaRoute      string        // of device groups: "auto", "staged", "windows", "host-windows"; "" means "auto"
 	Timeout        time.Duration // of operations and of joining; 0 for the caller's
@@ -114,14 +114,15 @@ var optionTable = []option{
 			return setSize(&o.CudaBuffSize, v, leastCudaBuffSize, mostCudaBuffSize)
 		}},
 	{"GOCCL_CUDA_GRAPHS", strconv.Itoa(defaultCudaGraphs), "int",
-		"How many CUDA graphs can have collectives of a group over windows at the same time; each has a quarter of a " +
-			"window for itself until it is destroyed. 0: none.", true,
+		"How many CUDA graphs can have collectives of a group over windows at the same time. Each has a quarter of " +
+			"GOCCL_CUDA_BUFFSIZE for itself until it is destroyed; there is memory for 8, and for 8 more when they are " +
+			"captured. 0: none.", true,
 		func(o *Options) string { return o.CudaGraphs },
 		func(o *Options, v string) error { o.CudaGraphs = v; return o.checkGraphs() }},
-	{"GOCCL_CUDA_INTERPRET", group.InterpretAuto.String(), "str",
+	{"GOCCL_CUDA_INTERPRET", group.InterpretNever.String(), "str",
 		"Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which waits for the kernels " +
-			"of the peers. auto: if each rank has a device of its own. 1: always; ranks of several processes that share a " +
-			"device then wait for their turn on it. 0: never.", true,
+			"of the peers. 0: never. auto: if each rank has a device of its own; two devices have not run it yet. 1: always; " +
+			"ranks of several processes that share a device then wait for their turn on it.", true,
 		func(o *Options) string { return o.CudaInterpret },
 		func(o *Options, v string) error { o.CudaInterpret = v; return nil }},
 	{"GOCCL_CUDA_REGISTERED", "0", "int | str",
@@ -436,7 +437,7 @@ func (o *Options) cudaRoute() string { return cmp.Or(o.CudaRoute, group.RouteAut
 // interpret returns CudaInterpret as a device group has it.
 func (o *Options) interpret() (group.Interpret, error) {
 	for _, i := range []group.Interpret{group.InterpretAuto, group.InterpretNever, group.InterpretAlways} {
-		if cmp.Or(o.CudaInterpret, group.InterpretAuto.String()) == i.String() {
+		if cmp.Or(o.CudaInterpret, group.InterpretNever.String()) == i.String() {
 			return i, nil
 		}
 	}
@@ -497,8 +498,8 @@ func within(bytes int64, least, most int) error {
 
 // Limits of CudaBuffSize and CudaGraphs, and their defaults.
 const (
-	mostCudaGraphs      = 256
-	defaultCudaGraphs   = 8
+	mostCudaGraphs      = 4096
+	defaultCudaGraphs   = 128
 	leastCudaBuffSize   = group.LeastStaging
 	mostCudaBuffSize    = 1 << 30
 	defaultCudaBuffSize = 16 << 20

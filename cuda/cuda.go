@@ -1,5 +1,7 @@
 package cuda
 
+import "time"
+
 // Driver is a GPU driver.
 type Driver interface {
 	// Version returns the version of CUDA that the driver offers: 12040 for 12.4.
@@ -157,6 +159,13 @@ type Event interface {
 	Done() (bool, error)
 	// Destroy gives the event back. A Wait for a place that it marked stays.
 	Destroy() error
+}
+
+// Clock is what a Context also is if it has a time of its own: what is measured of a device is
+// measured by it.
+type Clock interface {
+	// Elapsed returns the time since the context was made.
+	Elapsed() time.Duration
 }
 
 // Observer is what a Context also is if it wants to know what the host does with registered memory.

@@ -22,9 +22,10 @@
 // kernels use that like its own; the two directions of a pair of devices may differ. Memory of the
 // host takes part after Register: it keeps its bytes for the host and gets a Ptr for the devices.
 // Several processes may each register the same memory. Alloc, Register and Free may wait until all
-// streams of the process have ended, so they belong to the beginning and the end of a group: nobody
-// calls them while work is enqueued that waits for something, but for what a goroutine lets go soon
-// that makes no call to the driver. The same holds for Load, Function and Unload.
+// streams of the process have ended, so they belong to the beginning and the end of a group, and to
+// the capture of a graph, when all ranks have come to the same call: nobody calls them while work
+// is enqueued that waits for something, but for what a goroutine lets go soon that makes no call to
+// the driver. The same holds for Load, Function and Unload.
 //
 // Network adapters reach device memory by a dma-buf, a descriptor that the kernel has them map.
 // Whoever frees memory first ends what adapters still read of it. An address does not tell that

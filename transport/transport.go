@@ -15,7 +15,7 @@ const (
 	MaxFragment = 1 << 20 // bytes of one payload
 	MaxControl  = 4096    // bytes of one control message
 	MaxWhy      = 1024    // bytes of Link.Leave
-	MaxShare    = 4       // descriptors of Session.Share
+	MaxShare    = 5       // descriptors of Session.Share
 	MaxNote     = 256     // bytes of Session.Note
 )
 

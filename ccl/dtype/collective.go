@@ -110,6 +110,9 @@ func (c Collective) Rooted() bool { return c < numCollectives && collectives[c].
 // Reduces reports whether c combines elements with an operator.
 func (c Collective) Reduces() bool { return c < numCollectives && collectives[c].reduction }
 
+// LengthsKnown reports whether each rank knows the lengths of all blocks of a call from its own.
+func (c Collective) LengthsKnown() bool { return c != AllToAll && c != Gather && c != Scatter }
+
 // InBlocks returns the number of blocks in the In buffer of a rank: 0, 1 or one for each rank.
 func (c Collective) InBlocks(ranks, rank, root int) int {
 	return collectives[c].in.count(ranks, rank, root)

@@ -40,6 +40,10 @@ type Layout struct {
 	reach       int                     // elements of each block in one piece; 0 for all
 }
 
+// goodPieces is the number of pieces of a call that is long enough for that: so what a rank copies
+// for one piece overlaps with what it reads for another.
+const goodPieces = 4
+
 // cut computes the layout of a piece.
 func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, piece int) {
 	*l = Layout{Piece: piece, Depth: plan.WindowRecords}
@@ -59,6 +63,11 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 		for _, b := range blocks {
 			longest = max(longest, b.Count)
 		}
+	}
+	if room.Piece > 0 && call.Coll.LengthsKnown() {
+		each := room.Piece / max(low.Window, low.Temps) &^ (mem.Align - 1) / max(size, 1)
+		each = max(each, (longest+low.Split*goodPieces-1)/(low.Split*goodPieces), 1)
+		l.reach = min(l.reach, each*low.Split)
 	}
 	l.Last = l.LastOf(uint64(longest))
 	count := uint64(longest)

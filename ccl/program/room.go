@@ -27,6 +27,9 @@ type Room struct {
 	// announce: it knows no lengths but those of its own blocks, and ranks may have different
 	// numbers of pieces. Records then hold no data, and Tmp has as many bytes as a slot.
 	Enqueued bool
+	// Piece is how many bytes of a slot a piece fills at least; the longer a call, the more, up to
+	// the slot. 0: always the slot.
+	Piece int
 }
 
 // Window holds the addresses of the chunks of one rank's window in the first turn.

@@ -52,6 +52,9 @@ type Rules struct {
 	// DeviceRate is the bytes a second at which the slowest device reads windows of its peers, 0 if
 	// nobody has measured it.
 	DeviceRate float64
+	// DeviceWord is what the slowest stream takes for a word, in seconds, 0 if nobody has measured
+	// it.
+	DeviceWord float64
 	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
 	HostSlot int
 }
@@ -126,7 +129,7 @@ func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name st
 		return name
 	}
 	if rules.Device && rules.Hosts < 2 {
-		return onDevice(coll, ranks, bytes, rules.DeviceRate)
+		return onDevice(coll, ranks, bytes, &rules)
 	}
 	if rules.Device {
 		return betweenHosts(coll, ranks, bytes, &rules)
@@ -233,10 +236,10 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed b
 }
 
 // onDevice returns the algorithm for ranks whose devices read each other's windows.
-func onDevice(coll dtype.Collective, ranks int, bytes int64, rate float64) string {
+func onDevice(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
 	switch coll {
 	case dtype.AllReduce:
-		if bytes <= oneShotOnDevice(ranks, rate) {
+		if bytes <= oneShotOnDevice(ranks, rules.DeviceRate, rules.DeviceWord) {
 			return "one_shot_window"
 		}
 		return "two_shot_window"
@@ -260,9 +263,10 @@ func betweenHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) s
 	return unmeasured(coll, ranks, bytes, &without)
 }
 
-// What a device is taken to cost. Neither was measured on a GPU yet.
+// What a device is taken to cost, if nobody has measured it.
 const (
-	deviceOperation = 3e-6 // seconds, of an operation that a stream has enqueued: 2 to 4 µs
+	deviceOperation = 3e-6 // seconds, of a copy or kernel that a stream has enqueued: 2 to 4 µs
+	deviceWord      = 1e-6 // of a word
 	deviceRate      = 12e9 // bytes a second, if nobody has measured it: a slow bus (PCIe 3.0)
 )
 
@@ -279,17 +283,22 @@ const MostInPackets = 8 << 10
 
 // oneShotOnDevice returns the most bytes of an all_reduce for which devices read all operands at
 // once. With n ranks, one_shot_window reads n·b bytes. two_shot_window reads b of its chunk's
-// operands, and then (n-1)·b/n of the results of the others, in n more operations. So the first is
-// better while the (n-1)²/n·b bytes that it reads more take less time than the n operations.
-func oneShotOnDevice(ranks int, rate float64) int64 {
+// operands, and then (n-1)·b/n of the results of the others, with a copy and a kernel more, and
+// 2·(n-1) words. So the first is better while the (n-1)²/n·b bytes that it reads more take less
+// time than these.
+func oneShotOnDevice(ranks int, rate, word float64) int64 {
 	if ranks < 2 {
 		return math.MaxInt64
 	}
 	if rate <= 0 {
 		rate = deviceRate
 	}
+	if word <= 0 {
+		word = deviceWord
+	}
 	n := float64(ranks)
-	return int64(deviceOperation * rate * n * n / ((n - 1) * (n - 1)))
+	more := 2*deviceOperation + 2*(n-1)*word
+	return int64(more * rate * n / ((n - 1) * (n - 1)))
 }
 
 // longReduce is the size above which ranks that share cores reduce over windows: the root's one

@@ -269,12 +269,13 @@ func TestChooseOnDevice(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		rate  float64
+		word  float64
 		last  int64 // by one shot
 	}{
-		{2, 0, 144_000}, {2, 12e9, 144_000}, {2, 300e9, 3_600_000}, {3, 0, 81_000}, {8, 0, 47_020}, {8, 25e9, 97_959},
-		{8, 450e9, 1_763_265}, {64, 25e9, 77_399},
+		{2, 0, 0, 192_000}, {2, 1.2e10, 0, 192_000}, {2, 3e11, 0, 4_800_000}, {3, 0, 0, 89_999}, {8, 0, 0, 39_183},
+		{8, 2.5e10, 0, 81_632}, {8, 4.5e11, 0, 1_469_387}, {8, 4.5e11, 2e-07, 646_530}, {64, 2.5e10, 0, 53_212},
 	} {
-		rules := Rules{Device: true, DeviceRate: c.rate}
+		rules := Rules{Device: true, DeviceRate: c.rate, DeviceWord: c.word}
 		check := func(coll dtype.Collective, bytes int64, want string) {
 			t.Helper()
 			if got := Choose(coll, c.ranks, bytes, rules); got != want {

@@ -174,7 +174,7 @@ func testLaunchAll(b *bench) {
 	r := rand.New(rand.NewPCG(1, 2))
 	want := make([]byte, slots*slot)
 	for turn, f := range kernel.Functions() {
-		if f == kernel.Tick().Function || kernel.TakesTable(f.Name) {
+		if f == kernel.Tick().Function || kernel.TakesTable(f.Name) || kernel.TakesChunks(f.Name) {
 			continue
 		}
 		for i := range want {
@@ -262,6 +262,49 @@ func testLaunchPairs(b *bench) {
 			}
 			ended()
 		}
+	}
+}
+
+// testLaunchGather copies chunks of different lengths at once, one of them from where a word says.
+func testLaunchGather(b *bench) {
+	const n, slot = 50_001, 64 << 10
+	const all = kernel.MostChunks * slot
+	words, host, back := b.words(), b.register(all), b.register(all)
+	from, to, s := b.alloc(all), b.alloc(all), b.stream()
+	was := make([]byte, all)
+	for i := range kernel.MostChunks {
+		b.fill(host, i*slot, slot, byte(i+1))
+		pattern(was[i*slot:][:slot], byte(i+1))
+	}
+	b.copy(s, from.Ptr(), host.Ptr(), all)
+	b.copy(s, to.Ptr(), host.Ptr(), all)
+	b.enqueue(s, write(words, 0, kernel.Place(1, true, 5*slot)))
+	var g kernel.Gather
+	want := bytes.Clone(was)
+	for i := range kernel.MostChunks {
+		at := (kernel.MostChunks - 1 - i) * slot
+		c := kernel.Chunk{Dst: uint64(to.Ptr()) + uint64(i*slot+i), Src: uint64(from.Ptr()) + uint64(at),
+			N: uint64(n >> i)}
+		if i == 3 {
+			c.Lent = kernel.Lent{Place: uint64(words.Ptr()), Base: uint64(from.Ptr()), Bytes: all}
+			at = 5 * slot
+		}
+		if !g.Add(c) {
+			b.t.Fatalf("chunk %d is not added", i)
+		}
+		copy(want[i*slot+i:], was[at:][:n>>i])
+	}
+	f := b.function(b.module(), kernel.Gathering().Name)
+	for _, blocks := range []int{1, 5, 8, 29} {
+		b.copy(s, to.Ptr(), host.Ptr(), all)
+		b.must(s.Launch(f, blocks, kernel.BlockSize, g.Bytes()))
+		b.copy(s, back.Ptr(), to.Ptr(), all)
+		b.must(s.Synchronize())
+		ended := access(b.c, back, 0, all, false)
+		if !bytes.Equal(back.Host()[:all], want) {
+			b.t.Errorf("%d blocks: chunks have other bytes", blocks)
+		}
+		ended()
 	}
 }
 

@@ -73,6 +73,7 @@ func Run(t *testing.T, make func(t *testing.T) cuda.Driver, o Options) {
 		{"LaunchAll", needs{registers: true, kernels: true}, testLaunchAll},
 		{"LaunchPairs", needs{registers: true, kernels: true}, testLaunchPairs},
 		{"LaunchIndirect", needs{registers: true, kernels: true}, testLaunchIndirect},
+		{"LaunchGather", needs{registers: true, kernels: true}, testLaunchGather},
 		{"Tables", needs{registers: true, kernels: true, words: true}, testTables},
 		{"Tick", needs{registers: true, kernels: true}, testTick},
 		{"CaptureNumbers", needs{graphs: true}, testCaptureNumbers},

@@ -3,6 +3,7 @@ package cudatest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -19,6 +20,7 @@ type context struct {
 	shares   channels         // with Options.Apart
 	process  process          // with Options.Apart
 	legacy   *stream          // with Options.Apart: the default stream
+	elapsed  time.Duration    // with Options.Cost
 	made     site
 }
 

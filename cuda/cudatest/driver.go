@@ -154,6 +154,9 @@ func (d *Driver) Retain(index int) (cuda.Context, error) {
 	}
 	d.contexts = append(d.contexts, c)
 	d.stir()
+	if d.o.Cost != nil {
+		return clocked{c}, nil
+	}
 	return c, nil
 }
 
@@ -162,7 +165,7 @@ func (d *Driver) Retain(index int) (cuda.Context, error) {
 func (d *Driver) Order(before, after cuda.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before.(*context).release(after.(*context).agent)
+	contextOf(before).release(contextOf(after).agent)
 }
 
 // rouse makes the scheduler look again.

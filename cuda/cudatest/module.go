@@ -219,15 +219,23 @@ func (w *launchWork) run(d *Driver, op *operation) {
 			return
 		}
 	}
-	to := made[0]
-	for _, from := range made[1:] {
-		if from.cover(to) { // by other addresses
-			d.report(Misuse, op.site.String(), "%s, enqueued at %s: the destination covers a part of a source: %s",
-				op, op.site, w.text(d))
+	for _, from := range made {
+		if from.write {
+			continue
+		}
+		for _, to := range made {
+			if to.write && from.cover(to) { // by other addresses
+				d.report(Misuse, op.site.String(), "%s, enqueued at %s: the destination covers a part of a source: %s",
+					op, op.site, w.text(d))
+			}
 		}
 		d.touch(from, op.stream.agent.clock)
 	}
-	d.touch(to, op.stream.agent.clock)
+	for _, to := range made {
+		if to.write {
+			d.touch(to, op.stream.agent.clock)
+		}
+	}
 	memory := func(ptr uint64, bytes int) []byte {
 		for i, o := range w.operands {
 			if o.Ptr == ptr && o.Bytes == bytes {

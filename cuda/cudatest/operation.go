@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -15,8 +16,9 @@ type operation struct {
 	work    work
 	known   clock // what the host knew when it enqueued it
 	site    site
-	begun   bool // a table
-	dropped bool // with the device
+	since   time.Duration // of the host, when it enqueued it
+	begun   bool          // a table
+	dropped bool          // with the device
 }
 
 func (op *operation) String() string {
@@ -50,7 +52,7 @@ func (d *Driver) enqueue(h *handle, w work) {
 		return
 	}
 	d.makeRoom(s, 1)
-	d.push(s, w, h.c.agent.publish(), here())
+	d.push(s, w, h.c.agent.publish(), here()).since = h.c.elapsed
 	d.stir()
 }
 
@@ -62,11 +64,12 @@ func (d *Driver) makeRoom(s *stream, n int) {
 }
 
 // push adds an operation to a stream, which comes after what a host knows.
-func (d *Driver) push(s *stream, w work, known clock, at site) {
+func (d *Driver) push(s *stream, w work, known clock, at site) *operation {
 	s.enqueued++
 	s.pending++
 	op := &operation{stream: s, n: s.enqueued, work: w, known: known, site: at}
 	s.queue.pending = append(s.queue.pending, op)
+	return op
 }
 
 func (a *allocation) has(p cuda.Ptr, bytes int) bool {

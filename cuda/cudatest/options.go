@@ -33,6 +33,8 @@ type Options struct {
 	// permitted, too.
 	FreeBlocks bool
 	Faults     Faults
+	// Cost has contexts be clocks (cuda.Clock), by which what streams execute takes time.
+	Cost *Cost
 	// LeaveOut is asked at every ordering call whether to leave it out. It must not call the
 	// driver.
 	LeaveOut func(Ordering) bool

@@ -108,6 +108,7 @@ func (d *Driver) execute(op *operation) {
 	s := op.stream
 	s.agent.clock.join(op.known)
 	s.agent.clock.set(s.agent.index, uint64(op.n))
+	d.spend(op)
 	op.work.run(d, op)
 	if w, ok := op.work.(*runWork); ok && !w.ended() {
 		if !op.dropped && !op.begun {

@@ -3,6 +3,7 @@ package cudatest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goccl/goccl/cuda"
 )
@@ -19,6 +20,7 @@ type stream struct {
 	enqueued  int        // operations so far
 	pending   int        // those that have not ended
 	running   *operation // a table that has begun
+	elapsed   time.Duration
 	held      bool
 	destroyed bool
 	capture   *capture
@@ -190,6 +192,7 @@ func (h *handle) Synchronize() error {
 	if lost := h.c.device.lost; lost != 0 {
 		return failure(call, lost)
 	}
+	h.c.elapsed = max(h.c.elapsed, h.s.elapsed)
 	if h.c.agent.clock.join(h.s.agent.clock) {
 		d.stir()
 	}

@@ -52,7 +52,8 @@
 // stream (windows.go). The processor moves nothing. A slot of the windows is used by every second
 // piece. In a call of several pieces, what a rank offers the others in a piece is in a stream of
 // its own, which is ahead of the other one by a piece, so copies in both directions overlap
-// (windows_offer.go).
+// (windows_offer.go). Copies that follow each other are one launch, and what the same batch of
+// words would write again is left out: so a piece takes the driver eight calls (emitter.go).
 //
 // The words are pushed: a rank writes how far it has come, and which slots it has left, into the
 // page of each peer (page.go), and waits in its own. Positions count operations and pieces, and
@@ -114,8 +115,9 @@
 // An all_reduce or all_gather of blocks of up to tune.MostInPackets bytes does without signals: its
 // data travel in packets (interpret_packets.go), as in all_reduce=one_shot.
 //
-// By default this is done where each rank has a device of its own, since kernels that wait could
-// keep those of peers on the same device from being executed. Calls of which a rank does not know
+// By default this is not done, until two devices have shown a gain. It may be where each rank has a
+// device of its own, since kernels that wait could keep those of peers on the same device from
+// being executed. Calls of which a rank does not know
 // all lengths (all_to_all, gather, scatter), groups of more than eight ranks, plans with too many
 // steps, and graphs have no such kernels. All ranks decide alike, by what all know.
 //
@@ -126,9 +128,9 @@
 //
 // A call over windows in a stream that is in capture becomes part of a CUDA graph (graphs.go). Only
 // then does Enqueue wait: until all ranks have come to the call. A graph has slots of its own in
-// each rank's window, and words that its streams set back, since a replay cannot count. The device
-// thread looks now and then whether a replay waits for a rank that does not come
-// (graphs_watch.go).
+// each rank's window, and words that its streams set back, since a replay cannot count. Memory for
+// more graphs is made when they are captured (graphs_grow.go). The device thread looks now and then
+// whether a replay waits for a rank that does not come (graphs_watch.go).
 //
 // # Pieces
 //

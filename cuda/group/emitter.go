@@ -17,14 +17,17 @@ type emitter struct {
 	scratch    cuda.Ptr   // one more slot, for reductions of many operands
 	tmp        cuda.Ptr   // as many bytes for Tmp; 0 for none
 	functions  map[*kernel.Function]cuda.Function
-	processors int // multiprocessors of the device
+	processors int  // multiprocessors of the device
+	gathers    bool // copies that follow each other are one launch
 	lending
 
 	program program.Program
-	words   []cuda.WordOp // to be enqueued at once
+	words   []cuda.WordOp    // to be enqueued at once
+	fresh   [wordsOfPeer]int // by word: 1 + where words has the last write of it to all peers, 0 if it has none
 	sources []source
 	single  [1]source
 	args    kernel.Arguments
+	chunks  kernel.Gather
 }
 
 // compile makes e.program the program of a piece of a call.
@@ -45,12 +48,69 @@ func (e *emitter) flush() error {
 		return nil
 	}
 	err := e.stream.Words(e.words)
-	e.words = e.words[:0]
+	e.words, e.fresh = e.words[:0], [wordsOfPeer]int{}
 	return err
 }
 
-// emit enqueues a copy or a reduction.
-func (e *emitter) emit(call *exec.Call, b *program.Instruction, slot int) error {
+// emit enqueues the first instructions of a lane, which is a copy or a reduction, and returns how
+// many: copies that follow each other, and that no other order would change, are one launch.
+func (e *emitter) emit(call *exec.Call, lane []program.Instruction, slot int) (n int, err error) {
+	if e.chunks.Count = 0; e.gathers {
+		for n < len(lane) && e.joins(call, &lane[n], slot) {
+			n++
+		}
+	}
+	if e.chunks.Count < 2 {
+		return 1, e.emitOne(call, &lane[0], slot)
+	}
+	bytes := 0
+	for _, c := range e.chunks.Chunks[:e.chunks.Count] {
+		bytes += int(c.N)
+	}
+	if err := e.flush(); err != nil {
+		return 0, err
+	}
+	gather := kernel.Gathering()
+	blocks := max(gather.Blocks(bytes, e.processors), int(e.chunks.Count))
+	if err := e.stream.Launch(e.functions[gather.Function], blocks, kernel.BlockSize, e.chunks.Bytes()); err != nil {
+		return 0, err
+	}
+	for i := range lane[:n] {
+		if b := &lane[i]; b.Way != program.WayNothing && b.Dst.Base == program.BaseOwn {
+			e.place(b.Dst.Chunk, slot)
+		}
+	}
+	return n, nil
+}
+
+// joins adds what an instruction copies to the chunks that are copied together. It reports whether
+// it could.
+func (e *emitter) joins(call *exec.Call, b *program.Instruction, slot int) bool {
+	switch {
+	case b.Op != program.OpCopy:
+		return false
+	case b.Way == program.WayNothing:
+		return true
+	case e.program.Factor(b.Step) != 1:
+		return false
+	}
+	before := e.chunks.Count
+	from := e.source(call, &b.Src[0], slot)
+	ok := e.joinsTo(e.address(call, &b.Dst, slot), from, b.Bytes) &&
+		(b.Way != program.WayFused || e.joinsTo(e.address(call, &b.FusedCopy, slot), from, b.Bytes))
+	if !ok {
+		e.chunks.Count = before
+	}
+	return ok
+}
+
+func (e *emitter) joinsTo(to cuda.Ptr, from source, bytes int) bool {
+	return to == from.at || e.chunks.Add(kernel.Chunk{Dst: uint64(to), Src: uint64(from.at), N: uint64(bytes),
+		Lent: from.lent})
+}
+
+// emitOne enqueues a copy or a reduction.
+func (e *emitter) emitOne(call *exec.Call, b *program.Instruction, slot int) error {
 	if b.Op != program.OpCopy && b.Op != program.OpReduce {
 		return fault.New(fault.Internal, "an instruction (%d) of plan %s that no device knows", b.Op, e.program.Low.Name)
 	}

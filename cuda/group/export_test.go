@@ -2,6 +2,9 @@ package group
 
 import "github.com/goccl/goccl/cuda"
 
+// OfferedOfTwo is where, in the page of a rank of two, the word is that its stream ahead writes.
+const OfferedOfTwo = (2*wordsOfPeer + 4) * wordBytes
+
 // Lie has the rank tell places that are so many bytes behind those where its tensors are.
 func (g *Group) Lie(by int) {
 	a := g.windows.arena

@@ -68,7 +68,7 @@ func (g *Group) look(now time.Time) {
 		}
 	}
 	pending := g.windows != nil && g.windows.head() != nil
-	for _, p := range g.pipelines {
+	for _, p := range g.used() {
 		late := p.late(now)
 		if late != nil && p.inFlight == 0 {
 			g.fail(fault.Peer(fault.Timeout, g.rank,
@@ -172,7 +172,7 @@ func (g *Group) leaveWindows() error {
 // drain waits for the streams.
 func (g *Group) drain() error {
 	begin := time.Now()
-	for _, p := range g.pipelines {
+	for _, p := range g.used() {
 		for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
 			if h.stream == nil {
 				continue

@@ -39,18 +39,21 @@ import (
 type graphs struct {
 	w *windows
 	emitter
-	slots  []cuda.Ptr // by rank: where its regions are
-	id     uint64     // of the capture that the stream is or was in
-	mine   int        // the region of this rank in it; -1 for none
-	turn   int        // pieces of it so far
-	calls  uint64     // captured so far, in all captures
-	theirs []int      // by rank: its region
-	heard  []int      // by peer: its signals of this piece that the stream waits for so far
-	told   []int      // by peer: the signals of this piece to it so far
-	next   []flag     // what the stream waits for next
+	memory [][]cuda.Ptr // by rank: where its regions are, each regionsOfChunk of them
+	id     uint64       // of the capture that the stream is or was in
+	mine   int          // the region of this rank in it; -1 for none
+	turn   int          // pieces of it so far
+	calls  uint64       // captured so far, in all captures
+	theirs []int        // by rank: its region
+	heard  []int        // by peer: its signals of this piece that the stream waits for so far
+	told   []int        // by peer: the signals of this piece to it so far
+	next   []flag       // what the stream waits for next
+
+	chunks   []chunk // of this rank, made after joining; guarded by Thread.sharing
+	channels []int   // by rank: by which its chunks come; 0 for none
 
 	using   sync.Mutex
-	regions []region // of this rank
+	regions []region // of this rank, as far as they are made
 	closed  bool     // the group is
 	cut     bool     // a replay was let go
 }
@@ -98,18 +101,12 @@ func openGraphs(w *windows) (*graphs, error) {
 		return nil, nil
 	}
 	n := len(w.pages)
-	c := &graphs{w: w, mine: -1, regions: make([]region, w.layout.graphs), slots: make([]cuda.Ptr, n),
+	c := &graphs{w: w, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
 		theirs: make([]int, n), heard: make([]int, n), told: make([]int, n)}
-	c.room, c.functions, c.processors = w.room, w.functions, w.processors
+	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
-	for _, peer := range w.peers {
-		for region := range c.regions {
-			for slot := range plan.WindowSlots {
-				w.page.Store(w.layout.gone(peer, region, slot), 1)
-			}
-		}
-	}
+	c.add(min(w.layout.graphs, regionsOfChunk))
 	var err error
 	c.stream, err = w.g.ctx.NewStream(urgencyToDevice)
 	return c, err
@@ -121,7 +118,7 @@ func (c *graphs) locate() {
 		return
 	}
 	for rank, window := range c.w.places {
-		c.slots[rank] = window + cuda.Ptr((plan.WindowSlots+scratches(len(c.slots)))*c.w.room.Slot)
+		c.memory[rank] = []cuda.Ptr{window + cuda.Ptr(c.w.windowRoom().graphsAt(c.w.room.Slot))}
 	}
 }
 
@@ -186,14 +183,26 @@ func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, 
 	return c.agree(call, c.program.Last+1, err)
 }
 
-// take takes a region for the graph that a stream captures, if one is left.
-func (c *graphs) take(on cuda.Stream) error {
+// free takes a region that no graph uses, and returns -1 if there is none.
+func (c *graphs) free() int {
 	c.using.Lock()
+	defer c.using.Unlock()
 	free := slices.IndexFunc(c.regions, func(r region) bool { return !r.used })
 	if free >= 0 {
 		c.regions[free] = region{used: true}
 	}
-	c.using.Unlock()
+	return free
+}
+
+// take takes a region for the graph that a stream captures, if one is left or can be made.
+func (c *graphs) take(on cuda.Stream) error {
+	free := c.free()
+	if free < 0 && len(c.regions) < c.w.layout.graphs {
+		if err := c.grow(); err != nil {
+			return err
+		}
+		free = c.free()
+	}
 	if free < 0 {
 		return nil // agree tells all ranks
 	}
@@ -248,7 +257,8 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 	w := c.w
 	c.calls++
 	page, at := w.page.Host(), w.layout.agreed(c.calls)
-	own, refused := c.mine+1, len(c.regions)+1
+	most := w.layout.graphs
+	own, refused := c.mine+1, most+1
 	if refusal != nil {
 		own = refused
 	}
@@ -274,8 +284,12 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 		case region == 0 && lacks < 0:
 			lacks = peer
 		}
-		c.theirs[peer] = min(max(0, region-1), len(c.regions)-1)
-		c.places[peer] = c.slots[peer] + cuda.Ptr(c.theirs[peer]*regionBytes(w.room.Slot, len(w.pages)))
+		if region > 0 && region < refused {
+			if err := c.reach(peer, region-1); err != nil {
+				return 0, w.g.fail(err)
+			}
+			c.theirs[peer], c.places[peer] = region-1, c.regionAt(peer, region-1)
+		}
 		pieces = max(pieces, int(min(atomic.LoadUint64(wordAt(theirs, at+agreedPieces)), mostPieces)))
 	}
 	if refusal != nil {
@@ -283,8 +297,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 	}
 	if lacks >= 0 {
 		return 0, fault.Peer(fault.NotSupported, lacks, "rank %d has no window left for a CUDA graph: there are %d graphs "+
-			"already; a larger GOCCL_CUDA_GRAPHS would help, or to destroy graphs that are not needed", lacks,
-			len(c.regions))
+			"already; a larger GOCCL_CUDA_GRAPHS would help, or to destroy graphs that are not needed", lacks, most)
 	}
 	c.scratch = c.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*c.room.Slot)
 	return pieces, nil
@@ -320,8 +333,9 @@ func (c *graphs) piece(o *Op, piece int) error {
 	clear(c.told)
 	entered, signals := len(low.Told) == 0, 0 // nobody uses the window of a rank that does not signal
 	lane := c.program.Lanes[0]
-	for i := range lane {
-		b := &lane[i]
+	for n := 1; len(lane) > 0; lane = lane[n:] {
+		b := &lane[0]
+		n = 1
 		if b.Op == program.OpWait {
 			nth, _ := slices.BinarySearch(low.Heard[b.Peer], b.Nth)
 			c.hear(b.Peer, slot, nth+1)
@@ -341,7 +355,8 @@ func (c *graphs) piece(o *Op, piece int) error {
 			signals++
 		case program.OpEnter, program.OpLeave, program.OpDrain: // nothing is lent
 		default:
-			if err := c.emit(&o.call, b, slot); err != nil {
+			var err error
+			if n, err = c.emit(&o.call, lane, slot); err != nil {
 				return err
 			}
 		}

@@ -459,3 +459,70 @@ func TestWaitInCapture(t *testing.T) {
 	destroy(t, w, graph)
 	end(t, w)
 }
+
+// A group has memory for some graphs, and makes more as they are captured, up to the limit. All of
+// them go on working, and what was destroyed is used again.
+func TestGraphsGrow(t *testing.T) {
+	for i, opts := range eitherWindows {
+		for _, devices := range []int{1, 2} {
+			t.Run(fmt.Sprint(opts.CudaRoute, ", devices ", devices), func(t *testing.T) {
+				t.Parallel()
+				most := 100
+				if *full {
+					most = 1000
+				}
+				opts, device := opts, quick
+				opts.CudaGraphs = fmt.Sprint(most)
+				device.Devices = devices
+				const count = 64
+				w := machine(t, 2+i, device, opts, 512<<10)
+				want := make([]byte, 4*count)
+				for i, r := range w {
+					data := random(uint64(i), 4*count)
+					r.put(t, 0, data)
+					for k := 0; k < len(data); k += 4 {
+						sum := binary.NativeEndian.Uint32(want[k:]) + binary.NativeEndian.Uint32(data[k:])
+						binary.NativeEndian.PutUint32(want[k:], sum)
+					}
+				}
+				capture := func(at int) []*cudatest.Graph {
+					return graphs(t, w, func(r *rank) error {
+						return r.enqueue(&ccl.Call{Coll: dtype.AllReduce, Type: dtype.I32, Op: ccl.Sum,
+							In: r.part(0, count), Out: r.part(4*count*(1+at), count)})
+					})
+				}
+				var all [][]*cudatest.Graph
+				for at := range most {
+					all = append(all, capture(at))
+				}
+				for _, err := range each(len(w), func(i int) error {
+					_, err := w[i].graph(func() error { return w[i].enqueue(w[i].reduce(count)) })
+					return err
+				}) {
+					require.ErrorIs(t, err, fault.NotSupported)
+					require.ErrorContains(t, err, fmt.Sprintf("there are %d graphs already; a larger GOCCL_CUDA_GRAPHS", most))
+				}
+				destroy(t, w, all[20])
+				all[20] = nil
+				all = append(all, capture(most))
+				for _, graph := range all {
+					if graph != nil {
+						launch(t, w, graph)
+					}
+				}
+				for at := range most + 1 {
+					if at == 20 {
+						continue
+					}
+					for _, r := range w {
+						r.fetch(t, 4*count*(1+at), 4*count)
+						require.Equal(t, want, r.get(t, 4*count*(1+at), 4*count), "graph %d", at)
+					}
+				}
+				all[20] = make([]*cudatest.Graph, len(w))
+				destroy(t, w, all...)
+				end(t, w)
+			})
+		}
+	}
+}

@@ -65,8 +65,9 @@ type Group struct {
 	// Of collectives; of sends to each rank; of receives from each rank; of receives from any; of
 	// messages of programs.
 	pipelines []*pipeline
-	to, from  []*pipeline // the last of these, by rank; nil for ranks that have none (rails)
-	windows   *windows    // nil for none
+	inUse     atomic.Pointer[[]*pipeline] // those that have had calls
+	to, from  []*pipeline                 // the last of these, by rank; nil for ranks that have none (rails)
+	windows   *windows                    // nil for none
 	route     Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
@@ -201,10 +202,13 @@ func (g *Group) open() (err error) {
 	if g.caller, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
-	for _, p := range g.pipelines {
-		if err := p.open(); err != nil {
-			return err
-		}
+	return g.pipelines[0].open()
+}
+
+// used returns the pipelines that have had calls, and that of collectives.
+func (g *Group) used() []*pipeline {
+	if used := g.inUse.Load(); used != nil {
+		return *used
 	}
 	return nil
 }
@@ -293,6 +297,11 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	}
 	if id != 0 {
 		return g.capture(call, way, on, id)
+	}
+	if way.pipeline != nil {
+		if err := way.pipeline.open(); err != nil {
+			return nil, g.refused(call, err)
+		}
 	}
 	o, err := g.take(call, way.cut)
 	if err != nil {

@@ -31,7 +31,7 @@ func (g *Group) advance() (moved, pending bool) {
 		more, waits = g.windows.advance()
 		moved, pending = moved || more, pending || waits
 	}
-	for _, p := range g.pipelines {
+	for _, p := range g.used() {
 		for g.failure.Load() == nil && p.land() {
 			moved = true
 		}
@@ -45,7 +45,7 @@ func (g *Group) advance() (moved, pending bool) {
 
 // expedite has the pieces in flight driven by the progress thread while the device thread naps.
 func (g *Group) expedite() {
-	for _, p := range g.pipelines {
+	for _, p := range g.used() {
 		for i := range p.inFlight {
 			p.flights[(p.tail+i)%len(p.flights)].op.Expedite()
 		}
@@ -232,7 +232,7 @@ func (f *flight) over() {
 func (g *Group) cleanUp() (any bool) {
 	failure := g.failure.Load()
 	any = g.windows.cleanUp(failure)
-	for _, p := range g.pipelines {
+	for _, p := range g.used() {
 		for p.inFlight > 0 {
 			any = true
 			f := p.pop()

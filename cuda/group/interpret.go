@@ -1,7 +1,6 @@
 package group
 
 import (
-	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
@@ -61,12 +60,6 @@ type usedSlot struct {
 // it begins at a line of the cache, and what comes behind begins at a page.
 const runSlot = tune.MostInterpreted + pageBytes
 
-// runsAt returns where, in a window, that for such calls begins: the flags, and then the slots and
-// the packets.
-func runsAt(slot, graphs, ranks int) int {
-	return (plan.WindowSlots+scratches(ranks))*slot + graphs*regionBytes(slot, ranks)
-}
-
 // runsBytes returns how much of a window such calls have.
 func runsBytes(ranks int) int {
 	if ranks > kernel.MostRanks {
@@ -83,7 +76,7 @@ func (o *opening) clearFlags() error {
 	ended := o.access(at, true)
 	clear(host)
 	ended()
-	flags := o.places[onDevice][w.g.rank] + cuda.Ptr(runsAt(w.room.Slot, w.layout.graphs, w.g.size))
+	flags := o.places[onDevice][w.g.rank] + cuda.Ptr(o.windowRoom().runsAt(o.slotOf(onDevice)))
 	for done, all := 0, runsBytes(w.g.size); done < all; done += len(host) {
 		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err
@@ -98,12 +91,12 @@ func newInterpreter(w *windows) *interpreter {
 		suits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
 		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
 			places: make([]cuda.Ptr, ranks)}}
-	n.room.Slot = runSlot
+	n.room.Slot, n.room.Piece = runSlot, 0
 	n.steps.table.Rank = uint32(w.g.rank)
 	n.steps.table.Released = uint64(w.pages[w.g.rank].device) + uint64(w.layout.released())
 	n.steps.table.Awaited = uint64(w.pages[w.g.rank].device) + uint64(w.layout.awaited(0))
 	for rank, window := range w.places {
-		flags := window + cuda.Ptr(runsAt(w.room.Slot, w.layout.graphs, ranks))
+		flags := window + cuda.Ptr(w.windowRoom().runsAt(w.room.Slot))
 		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+pageBytes
 		n.packets[rank] = n.places[rank] + plan.WindowSlots*runSlot
 	}
@@ -154,15 +147,10 @@ func suits(p *plan.Plan) bool {
 	return true
 }
 
-// knowsLengths reports whether each rank knows the lengths of all blocks of a call.
-func knowsLengths(c dtype.Collective) bool {
-	return c != dtype.AllToAll && c != dtype.Gather && c != dtype.Scatter
-}
-
 // takes reports whether a call is interpreted, and compiles its program then. All ranks answer
 // alike: where a rank does not know the lengths of the others, nothing is interpreted.
 func (n *interpreter) takes(call *exec.Call, low *program.Lowered) (bool, error) {
-	if n == nil || !n.suits[low] || !knowsLengths(call.Coll) || call.Bytes() > tune.MostInterpreted {
+	if n == nil || !n.suits[low] || !call.Coll.LengthsKnown() || call.Bytes() > tune.MostInterpreted {
 		return false, nil
 	}
 	if err := n.compile(call, low, 0); err != nil {
@@ -231,7 +219,7 @@ func (n *interpreter) table(o *Op, blocks int) error {
 			n.signal(left)
 		case program.OpDrain: // nothing is lent
 		default:
-			if err := n.emit(&o.call, b, slot); err != nil {
+			if err := n.emitOne(&o.call, b, slot); err != nil {
 				return err
 			}
 		}

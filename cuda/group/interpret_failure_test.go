@@ -111,15 +111,16 @@ func TestInterpretedLaunchFails(t *testing.T) {
 	bury(t, w)
 }
 
-// By default short calls are kernels where each rank has a device of its own, and nowhere else.
+// By default no short call is a kernel; with auto, where each rank has a device of its own.
 func TestInterpretedByDefault(t *testing.T) {
 	for _, c := range []struct {
 		devices          int
 		route, interpret string
 		want             bool
 	}{
-		{1, "windows", "", false}, {3, "windows", "", true}, {3, "windows", "0", false},
-		{2, "auto", "", false}, {1, "auto", "1", true}, {3, "host-windows", "1", false}, {3, "staged", "1", false},
+		{3, "windows", "", false}, {1, "windows", "auto", false}, {3, "windows", "auto", true},
+		{3, "windows", "0", false},
+		{2, "auto", "auto", false}, {1, "auto", "1", true}, {3, "host-windows", "1", false}, {3, "staged", "1", false},
 	} {
 		device, kernels := counted(quick)
 		device.Devices = c.devices

@@ -21,6 +21,7 @@ import (
 //	begun, ended  written by this rank's own stream, for its host
 //	released      stored by this rank's host, to let go a kernel that waits (interpret.go)
 //	awaited       of each rank: what such a kernel of this rank waits for, for its host
+//	offered       by this rank's own stream ahead, for its other one (windows_offer.go)
 //	prints        what this rank has called, for the hosts of the peers
 //	agreed        what this rank has captured, for the hosts of the peers (graphs.agree)
 //	ticks, waits  of each region of this rank: see graphs
@@ -57,8 +58,11 @@ func (l layout) released() int { return l.of(l.ranks, 2) }
 // awaited returns the offset of the word of one of so many ranks as a table has.
 func (l layout) awaited(rank int) int { return l.of(l.ranks, 3) + 8*rank }
 
+// offered returns the offset of the word of the stream ahead.
+func (l layout) offered() int { return l.of(l.ranks, 4) }
+
 // print returns the offset of the print of the call with a number.
-func (l layout) print(seq uint64) int { return l.of(l.ranks, 4) + int(seq%printsKept)*printBytes }
+func (l layout) print(seq uint64) int { return l.of(l.ranks, 5) + int(seq%printsKept)*printBytes }
 
 // agreed returns the offset of what was captured as the nth call.
 func (l layout) agreed(nth uint64) int {

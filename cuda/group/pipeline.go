@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -17,6 +18,7 @@ type pipeline struct {
 	bytes       int // of a slot
 	toHost      direction
 	toDevice    direction
+	opened      bool
 	issued      uint64 // number of the last piece of calls so far; used by Enqueue
 	held        []*Op  // see batch
 	heldFrom    int    // the first of them
@@ -58,13 +60,19 @@ const (
 	urgencyToHost   = 3
 )
 
+// open makes the streams, before the first call. Both ranks of a message do that when they come to
+// it, so it need not be agreed. From then on the device thread looks at the pipeline. The caller
+// has g.mu.
 func (p *pipeline) open() (err error) {
-	if p.toHost.used {
+	if p.opened {
+		return nil
+	}
+	if p.toHost.used && p.toHost.stream == nil {
 		if p.toHost.stream, err = p.g.ctx.NewStream(urgencyToHost); err != nil {
 			return err
 		}
 	}
-	if p.toDevice.used {
+	if p.toDevice.used && p.toDevice.stream == nil {
 		newStream := p.g.ctx.NewStream
 		if p == p.g.pipelines[0] {
 			newStream = p.g.newWaiter
@@ -74,10 +82,15 @@ func (p *pipeline) open() (err error) {
 		}
 	}
 	for i := range p.slots {
-		if p.slots[i].free, err = p.g.ctx.NewEvent(); err != nil {
-			return err
+		if p.toHost.used && p.toDevice.used && p.slots[i].free == nil {
+			if p.slots[i].free, err = p.g.ctx.NewEvent(); err != nil {
+				return err
+			}
 		}
 	}
+	p.opened = true
+	opened := append(slices.Clone(p.g.used()), p)
+	p.g.inUse.Store(&opened)
 	return nil
 }
 

@@ -41,7 +41,6 @@ type order struct {
 // line is a lane of messages.
 type line struct {
 	pipeline *pipeline
-	stream   cuda.Stream
 	sends    bool
 	anchored bool // its first message comes after a step of another lane
 	reads    bool // it sends from Tmp
@@ -143,10 +142,8 @@ func (r *rails) line(lanes [][]plan.Step, l int) line {
 	made := line{sends: lane[0].Kind == plan.Send, anchored: len(lane[0].After) > 0}
 	if made.sends {
 		made.pipeline = r.to[lane[0].Peer]
-		made.stream = made.pipeline.toHost.stream
 	} else {
 		made.pipeline = r.from[lane[0].Peer]
-		made.stream = made.pipeline.toDevice.stream
 	}
 	for i := range lane {
 		made.reads = made.reads || made.sends && lane[i].Src[0].Buf == plan.Tmp
@@ -170,8 +167,13 @@ func joins(lanes [][]plan.Step, l, step int) bool {
 	return false
 }
 
-// ready makes the events that a plan needs.
+// ready makes the streams and events that a plan needs.
 func (r *rails) ready(of *order) error {
+	for l := 1; l < len(of.lines); l++ {
+		if err := of.lines[l].pipeline.open(); err != nil {
+			return err
+		}
+	}
 	event := func() (cuda.Event, error) {
 		made, err := r.w.g.ctx.NewEvent()
 		if err == nil {
@@ -423,12 +425,12 @@ func (r *rails) message(o *Op, of *order, t *turn, l int) error {
 			}
 			continue
 		}
-		if err := line.stream.Wait(event); err != nil {
+		if err := line.pipeline.last().Wait(event); err != nil {
 			return err
 		}
 	}
 	if first && line.waits(t.piece) {
-		if err := line.stream.Wait(t.begun); err != nil {
+		if err := line.pipeline.last().Wait(t.begun); err != nil {
 			return err
 		}
 	}
@@ -445,13 +447,13 @@ func (r *rails) message(o *Op, of *order, t *turn, l int) error {
 		!again && t.piece+1 < o.cut.pieces {
 		return nil
 	}
-	return t.ended[l].Record(line.stream)
+	return t.ended[l].Record(line.pipeline.last())
 }
 
 // ends marks the end of a message in its stream.
 func (l *line) ends(mark cuda.Event) error {
 	if !l.sends {
-		return mark.Record(l.stream)
+		return mark.Record(l.pipeline.last())
 	}
 	return l.hasSent(mark)
 }
@@ -499,14 +501,10 @@ func (r *rails) join() error {
 	}
 	for _, lanes := range [2][]*pipeline{r.to, r.from} {
 		for _, p := range lanes {
-			if p == nil {
+			if p == nil || !p.opened {
 				continue
 			}
-			stream := p.toHost.stream
-			if stream == nil {
-				stream = p.toDevice.stream
-			}
-			if err := r.w.follow(r.w.stream, stream); err != nil {
+			if err := r.w.follow(r.w.stream, p.last()); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 type windows struct {
 	g       *Group
 	layout  layout
+	kind    kind
 	page    cuda.Registered // of this rank
 	pages   []page          // by rank
 	peers   []int           // the other ranks on this host, whose windows this one uses
@@ -31,6 +33,7 @@ type windows struct {
 	// Used only by Enqueue.
 	emitter // its places are the windows
 	ahead   cuda.Stream
+	aside   []cuda.WordOp // for the words of that stream
 	offers  cuda.Event
 	graphs  *graphs      // of calls in streams that are in capture
 	runs    *interpreter // of short calls; nil for none
@@ -129,8 +132,8 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	if err := w.stream.Wait(w.g.caller); err != nil {
 		return err
 	}
-	w.words = append(w.words[:0], cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.begun()),
-		Value: at(o.first, 0, 0)})
+	w.words, w.fresh = w.words[:0], [wordsOfPeer]int{}
+	w.own(w.layout.begun(), at(o.first, 0, 0), false)
 	if runs, err := w.runs.takes(&o.call, low); runs || err != nil {
 		if err == nil {
 			err = w.runs.enqueue(o)
@@ -153,7 +156,7 @@ func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if !knowsLengths(o.call.Coll) {
+	if !o.call.Coll.LengthsKnown() {
 		w.tell(wordOffer, at(o.first+1, 0, 0)) // a peer may have more pieces
 	}
 	return w.end(o, wordLeft, wordSignal) // so that who sees the signal knows that all is over (lost)
@@ -168,7 +171,7 @@ func (w *windows) end(o *Op, words ...int) error {
 	if w.lends {
 		w.drain(next)
 	}
-	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.ended()), Value: next})
+	w.own(w.layout.ended(), next, false)
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -203,9 +206,10 @@ func (w *windows) pieces(o *Op, low *program.Lowered) error {
 
 // piece enqueues a piece of a call, the first instructions of it ahead of the rest: its offer.
 func (w *windows) piece(o *Op, piece, offer int) error {
+	w.fresh = [wordsOfPeer]int{} // each piece has its signals
 	lane := w.program.Lanes[0]
 	if offer > 0 {
-		if err := w.offer(func() error { return w.part(o, piece, lane[:offer], true) }); err != nil {
+		if err := w.offer(o, piece, lane[:offer]); err != nil {
 			return err
 		}
 		lane = lane[offer:]
@@ -218,9 +222,10 @@ func (w *windows) part(o *Op, piece int, lane []program.Instruction, ahead bool)
 	slot := int((o.first + uint64(piece)) % plan.WindowSlots)
 	offered := w.program.Low.Offered
 	signals := len(w.program.Low.Told) > 0 // or nobody uses the window of this rank
-	for i := range lane {
-		b := &lane[i]
+	for n := 1; len(lane) > 0; lane = lane[n:] {
+		b := &lane[0]
 		var err error
+		n = 1
 		switch b.Op {
 		case program.OpEnter:
 			if signals {
@@ -245,7 +250,7 @@ func (w *windows) part(o *Op, piece int, lane []program.Instruction, ahead bool)
 			w.tell(wordLeft, left)
 		case program.OpDrain: // behind the last piece
 		default:
-			err = w.emit(&o.call, b, slot)
+			n, err = w.emit(&o.call, lane, slot)
 		}
 		if err != nil {
 			return err
@@ -283,8 +288,18 @@ func (w *windows) wait(o *Op, piece, peer, nth int) {
 	w.await(peer, wordSignal, value)
 }
 
-// tell has the stream write a word of this rank into the pages of all peers.
+// tell has the stream write a word of this rank into the pages of all peers. What it would have
+// written before, with no wait in between, is left out.
 func (w *windows) tell(word int, value uint64) {
+	if at := w.fresh[word] - 1; at >= 0 {
+		w.words = slices.Delete(w.words, at, at+len(w.peers))
+		for other, later := range w.fresh {
+			if later > at+1 {
+				w.fresh[other] -= len(w.peers)
+			}
+		}
+	}
+	w.fresh[word] = len(w.words) + 1
 	for _, peer := range w.peers {
 		w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
 			Value: value})
@@ -293,6 +308,13 @@ func (w *windows) tell(word int, value uint64) {
 
 // await has the stream wait for a word of a peer in the page of this rank.
 func (w *windows) await(peer, word int, value uint64) {
-	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(w.layout.of(peer, word)),
-		Value: value, Wait: true})
+	w.own(w.layout.of(peer, word), value, true)
+}
+
+// own has the stream write a word in the page of this rank, or wait for it.
+func (w *windows) own(word int, value uint64, waits bool) {
+	if waits {
+		w.fresh = [wordsOfPeer]int{}
+	}
+	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(word), Value: value, Wait: waits})
 }

@@ -58,7 +58,7 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 		{dtype.AllToAll, "window", plain}, {dtype.Reduce, "window", plain}, {dtype.AllReduce, "two_shot_window", lends},
 		{dtype.AllToAll, "window", lends}, {dtype.AllReduce, "two_shot_window", borrowed},
 		{dtype.AllGather, "window", plain}} {
-		if count < 100_000 && !knowsLengths(c.coll) {
+		if count < 100_000 && !c.coll.LengthsKnown() {
 			continue
 		}
 		a, err := algo.Find(c.coll, c.algorithm)

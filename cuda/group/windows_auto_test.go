@@ -59,7 +59,7 @@ func TestAuto(t *testing.T) {
 			require.Contains(t, route.Why, c.why)
 			require.Equal(t, c.devices, route.Devices)
 			if route.Name == "windows" {
-				require.Positive(t, route.Device)
+				require.Positive(t, route.Device.Rate)
 			}
 			for _, r := range w {
 				require.Equal(t, route, r.Route())
@@ -68,6 +68,49 @@ func TestAuto(t *testing.T) {
 			for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll, dtype.Broadcast} {
 				same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(seed), length, length)
 			}
+			end(t, w)
+		})
+	}
+}
+
+// What decides is what a copy costs and what its bytes cost, apart: where a copy takes long, links
+// that are fast and slow ones look alike otherwise. The device has a clock, so the figures are
+// exact.
+func TestAutoMeasures(t *testing.T) {
+	const word, latency = 700 * time.Nanosecond, 8 * time.Microsecond
+	for _, c := range []struct {
+		name         string
+		device, host float64 // bytes a second
+		slow         float64 // from device 2 to device 0
+		route        string
+	}{
+		{"fast links", 380e9, 50e9, 380e9, "windows"},
+		{"slow links", 11e9, 24e9, 11e9, "host-windows"},
+		{"one slow link", 380e9, 50e9, 20e9, "host-windows"},
+		{"links as fast", 26e9, 25e9, 26e9, "windows"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			device := quick
+			device.Devices = 3
+			device.Cost = &cudatest.Cost{Operation: word, Copy: func(device, memory int) (time.Duration, float64) {
+				switch {
+				case memory < 0:
+					return latency, c.host
+				case memory == device:
+					return latency, 4e12
+				case device == 0 && memory == 2:
+					return latency, c.slow
+				}
+				return latency, c.device
+			}}
+			w := machine(t, 3, device, ccl.Options{CudaBuffSize: 16 << 20}, memory)
+			route := w[1].Route()
+			require.Equal(t, c.route, route.Name)
+			require.InEpsilon(t, min(c.device, c.slow), route.Device.Rate, 0.01)
+			require.InEpsilon(t, c.host, route.Host.Rate, 0.01)
+			require.InDelta(t, (word + latency).Seconds(), route.Device.Latency, 1e-7)
+			require.InDelta(t, (word + latency).Seconds(), route.Host.Latency, 1e-7)
+			require.InEpsilon(t, word.Seconds(), route.Word, 0.01)
 			end(t, w)
 		})
 	}

@@ -41,19 +41,26 @@ type Route struct {
 	Hosts   int    // of the ranks; 0 if all share memory
 	// Interpreted is the most bytes of a call that is one kernel; 0 if none is.
 	Interpreted int64
-	// Device and Host are the bytes a second at which the slowest device reads windows of a peer,
-	// in the memory of its device and in memory of the host; 0 if that was not measured.
-	Device, Host float64
+	// Device and Host say how the slowest device reads windows of a peer, in the memory of its
+	// device and in memory of the host.
+	Device, Host Reads
+	// Word is what the slowest stream takes to write a word, in seconds; 0 if that was not
+	// measured.
+	Word float64
 }
+
+// Reads is how a device reads memory: a copy takes Latency, in seconds, and its bytes besides at
+// Rate, in bytes a second. Its zero value was not measured.
+type Reads struct{ Rate, Latency float64 }
 
 // Rate returns the bytes a second at which the slowest device reads the windows of its peers, 0 if
 // that was not measured.
 func (r Route) Rate() float64 {
 	switch r.Name {
 	case RouteWindows:
-		return r.Device
+		return r.Device.Rate
 	case RouteHostWindows:
-		return r.Host
+		return r.Host.Rate
 	}
 	return 0
 }
@@ -73,12 +80,16 @@ func (r Route) String() string {
 		}
 	}
 	for _, each := range []struct {
-		of   string
-		rate float64
+		of    string
+		reads Reads
 	}{{"devices", r.Device}, {"the host", r.Host}} {
-		if each.rate > 0 {
-			text += fmt.Sprintf(", peers read memory of %s at %.3g GB/s or more", each.of, each.rate/1e9)
+		if each.reads.Rate > 0 {
+			text += fmt.Sprintf(", peers read memory of %s at %.3g GB/s or more after %.3g µs", each.of,
+				each.reads.Rate/1e9, each.reads.Latency*1e6)
 		}
+	}
+	if r.Word > 0 {
+		text += fmt.Sprintf(", a word takes %.3g µs", r.Word*1e6)
 	}
 	if r.Interpreted > 0 {
 		text += fmt.Sprintf(", calls of up to %d bytes are one kernel", r.Interpreted)
@@ -96,15 +107,17 @@ type note struct {
 	Graphs     uint64
 	Interprets byte // what the user wants of it: InterpretAuto
 	Device     [16]byte
-	Arena      uint64         // bytes of its Arena; 0 for none
-	Works      [kinds]bool    // as far as this rank knows
-	Rates      [kinds]float64 // bytes a second, of the slowest peer; 0 if not measured
-	Why        [kinds]string  // why it does not work
+	DeviceSlot uint64        // of its window in the memory of its device
+	Arena      uint64        // bytes of its Arena; 0 for none
+	Works      [kinds]bool   // as far as this rank knows
+	Reads      [kinds]Reads  // of the slowest peer
+	Word       float64       // see Route
+	Why        [kinds]string // why it does not work
 }
 
 const (
 	whyBytes  = 103
-	whyOffset = 64
+	whyOffset = 96
 	noteBytes = whyOffset + int(kinds)*(whyBytes+1)
 )
 
@@ -120,9 +133,12 @@ func (n *note) encode(b []byte) {
 	copy(b[16:], n.Device[:])
 	binary.LittleEndian.PutUint64(b[48:], n.Graphs)
 	binary.LittleEndian.PutUint64(b[56:], n.Arena)
+	binary.LittleEndian.PutUint64(b[88:], n.DeviceSlot)
+	binary.LittleEndian.PutUint64(b[80:], math.Float64bits(n.Word))
 	for k := range kinds {
 		flag(1+int(k), n.Works[k])
-		binary.LittleEndian.PutUint64(b[32+8*k:], math.Float64bits(n.Rates[k]))
+		binary.LittleEndian.PutUint64(b[32+8*k:], math.Float64bits(n.Reads[k].Rate))
+		binary.LittleEndian.PutUint64(b[64+8*k:], math.Float64bits(n.Reads[k].Latency))
 		at := whyOffset + int(k)*(whyBytes+1)
 		b[at] = byte(copy(b[at+1:at+1+whyBytes], n.Why[k]))
 	}
@@ -131,10 +147,12 @@ func (n *note) encode(b []byte) {
 func decodeNote(b []byte) (n note) {
 	n.Has, n.Slot, n.Device = b[0] == 1, binary.LittleEndian.Uint64(b[8:]), [16]byte(b[16:])
 	n.Graphs, n.Arena = binary.LittleEndian.Uint64(b[48:]), binary.LittleEndian.Uint64(b[56:])
-	n.Interprets = b[3]
+	n.DeviceSlot = binary.LittleEndian.Uint64(b[88:])
+	n.Interprets, n.Word = b[3], math.Float64frombits(binary.LittleEndian.Uint64(b[80:]))
 	for k := range kinds {
 		n.Works[k] = b[1+k] == 1
-		n.Rates[k] = math.Float64frombits(binary.LittleEndian.Uint64(b[32+8*k:]))
+		n.Reads[k].Rate = math.Float64frombits(binary.LittleEndian.Uint64(b[32+8*k:]))
+		n.Reads[k].Latency = math.Float64frombits(binary.LittleEndian.Uint64(b[64+8*k:]))
 		text := b[whyOffset+int(k)*(whyBytes+1):]
 		n.Why[k] = strings.ToValidUTF8(string(text[1:1+min(int(text[0]), whyBytes)]), "")
 	}
@@ -191,10 +209,13 @@ func next(notes []note, hosts [][]int, tried [kinds]bool) (open []kind) {
 // better than in memory of the host; and between devices, what peers read faster is better.
 func choose(notes []note, hosts [][]int) Route {
 	r := Route{Name: RouteStaged, Devices: devices(notes, hosts), Hosts: several(hosts)}
-	r.Device, r.Host = lowest(notes, onDevice), lowest(notes, inHost)
+	r.Device, r.Host = slowest(notes, onDevice), slowest(notes, inHost)
+	for i := range notes {
+		r.Word = max(r.Word, notes[i].Word)
+	}
 	device, host := works(notes, onDevice), works(notes, inHost)
 	switch {
-	case device && (!host || r.Devices == 1 || r.Device >= r.Host):
+	case device && (!host || r.Devices == 1 || r.Device.Rate >= r.Host.Rate):
 		r.Name = RouteWindows
 	case device:
 		r.Name, r.Why = RouteHostWindows, "peers read memory of the host faster than that of devices"
@@ -216,13 +237,15 @@ func interprets(notes []note, hosts [][]int) bool {
 		(wanted == InterpretAlways || wanted == InterpretAuto && len(hosts) < 2 && devices(notes, hosts) == len(notes))
 }
 
-// lowest returns the rate of the slowest rank, or 0 if not all have measured one.
-func lowest(notes []note, k kind) float64 {
-	rate := notes[0].Rates[k]
+// slowest returns how the slowest rank reads windows of a kind; its rate is 0 if not all have
+// measured one.
+func slowest(notes []note, k kind) Reads {
+	all := notes[0].Reads[k]
 	for i := range notes {
-		rate = min(rate, notes[i].Rates[k])
+		all.Rate = min(all.Rate, notes[i].Reads[k].Rate)
+		all.Latency = max(all.Latency, notes[i].Reads[k].Latency)
 	}
-	return rate
+	return all
 }
 
 // lacking says which rank has no windows of a kind, and why.

@@ -8,7 +8,8 @@ import (
 
 // a note of a rank on a device, with windows of both kinds unless it says why not.
 func noted(device byte, deviceRate, hostRate float64, why ...string) note {
-	n := note{Has: true, Device: [16]byte{device}, Rates: [kinds]float64{hostRate, deviceRate}}
+	n := note{Has: true, Device: [16]byte{device}, Reads: [kinds]Reads{{hostRate, 1e-6}, {deviceRate, 2e-6}},
+		Word: 1e-6}
 	for k := range kinds {
 		if int(k) < len(why) {
 			n.Why[k] = why[k]
@@ -56,7 +57,7 @@ func TestNext(t *testing.T) {
 
 func TestNote(t *testing.T) {
 	for _, n := range []note{{}, noted(7, 1e9, 2.5, "", "why"),
-		{Has: true, Slot: 1 << 40, Interprets: 2, Device: [16]byte{15: 3}}} {
+		{Has: true, Slot: 1 << 40, DeviceSlot: 1 << 33, Interprets: 2, Device: [16]byte{15: 3}}} {
 		b := make([]byte, noteBytes)
 		n.encode(b)
 		require.Equal(t, n, decodeNote(b))
@@ -65,9 +66,10 @@ func TestNote(t *testing.T) {
 	b := make([]byte, noteBytes)
 	long.encode(b)
 	require.Equal(t, [kinds]string{string(make([]byte, 102)), "b"}, decodeNote(b).Why, "a character is not cut in two")
-	require.Equal(t, "host-windows, 2 devices, peers read memory of devices at 1 GB/s or more, "+
-		"peers read memory of the host at 2.5 GB/s or more; no better route: because",
-		Route{Name: RouteHostWindows, Why: "because", Devices: 2, Device: 1e9, Host: 2.5e9}.String())
+	require.Equal(t, "host-windows, 2 devices, peers read memory of devices at 1 GB/s or more after 8 µs, "+
+		"peers read memory of the host at 2.5 GB/s or more after 0 µs, a word takes 0.7 µs; no better route: because",
+		Route{Name: RouteHostWindows, Why: "because", Devices: 2, Device: Reads{1e9, 8e-6},
+			Host: Reads{Rate: 2.5e9}, Word: 7e-7}.String())
 }
 
 // Ranks with other slots, or that use them otherwise, do not join.

@@ -1,8 +1,10 @@
 package group_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 )
@@ -163,6 +166,89 @@ func windowDescriptors(t *testing.T) (n int) {
 		to, _ := os.Readlink("/proc/self/fd/" + each.Name())
 		if strings.Contains(to, "memfd:goccl-device") || strings.Contains(to, "memfd:goccl-window") ||
 			strings.Contains(to, "memfd:goccl-cudatest") {
+			n++
+		}
+	}
+	return n
+}
+
+// Ranks of other processes get the memory that a rank makes for graphs, by a descriptor each time,
+// and all of it is given back.
+func TestGraphsGrowBetweenProcesses(t *testing.T) {
+	for _, opts := range eitherWindows {
+		t.Run(opts.CudaRoute, func(t *testing.T) {
+			const ranks, most, count = 3, 30, 64
+			before, open := windowDescriptors(t), socketDescriptors(t)
+			opts.CudaGraphs = fmt.Sprint(most)
+			var nodes [ranks]*ccl.Node
+			var endpoints [ranks]*ccl.Endpoint
+			var windows [ranks]*ccl.DeviceWindow
+			addresses, w := make([][]byte, ranks), make([]*rank, ranks)
+			for i := range nodes {
+				var err error
+				nodes[i], err = ccl.NewNode(opts)
+				require.NoError(t, err)
+				w[i] = &rank{driver: cudatest.New(quick)} // a driver sees no words of other processes
+				w[i].ctx, err = w[i].driver.Retain(0)
+				require.NoError(t, err)
+				windows[i], err = ccl.NewDeviceWindow(w[i].ctx, opts, ranks)
+				require.NoError(t, err)
+				endpoints[i], err = nodes[i].Open(ccl.Config{Name: "graphs", Rank: i, Size: ranks, Options: opts,
+					Share: windows[i].Descriptors()})
+				require.NoError(t, err)
+				addresses[i] = endpoints[i].Address()
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), hang)
+			defer cancel()
+			for _, err := range each(ranks, func(i int) error {
+				comm, err := endpoints[i].Join(ctx, addresses)
+				if err == nil {
+					w[i].DeviceGroup, err = comm.OnDevice(w[i].ctx, windows[i])
+				}
+				return err
+			}) {
+				require.NoError(t, err)
+			}
+			var all [][]*cudatest.Graph
+			for i, r := range w {
+				r.furnish(t, 64<<10)
+				r.put(t, 0, bytes.Repeat([]byte{byte(i + 1), 0, 0, 0}, count))
+			}
+			for at := range most {
+				all = append(all, graphs(t, w, func(r *rank) error {
+					return r.enqueue(&ccl.Call{Coll: dtype.AllReduce, Type: dtype.I32, Op: ccl.Sum,
+						In: r.part(0, count), Out: r.part(4*count*(1+at), count)})
+				}))
+			}
+			for _, graph := range all {
+				launch(t, w, graph)
+			}
+			for at := range most {
+				for _, r := range w {
+					r.fetch(t, 4*count*(1+at), 4*count)
+					require.Equal(t, bytes.Repeat([]byte{6, 0, 0, 0}, count), r.get(t, 4*count*(1+at), 4*count))
+				}
+			}
+			destroy(t, w, all...)
+			end(t, w)
+			for i := range nodes {
+				require.NoError(t, nodes[i].Close())
+				w[i].driver.Close()
+			}
+			require.Equal(t, before, windowDescriptors(t))
+			require.LessOrEqual(t, socketDescriptors(t), open)
+		})
+	}
+}
+
+// socketDescriptors counts the sockets that this process has.
+func socketDescriptors(t *testing.T) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, each := range all {
+		to, _ := os.Readlink("/proc/self/fd/" + each.Name())
+		if strings.HasPrefix(to, "socket:") || strings.Contains(to, "memfd:goccl-graphs") {
 			n++
 		}
 	}

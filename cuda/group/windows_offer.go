@@ -51,17 +51,20 @@ func (w *windows) follow(later, earlier cuda.Stream) error {
 	return later.Wait(w.offers)
 }
 
-// offer enqueues what f does in the stream ahead.
-func (w *windows) offer(f func() error) error {
-	if err := w.flush(); err != nil {
-		return err
-	}
-	main := w.stream
-	w.stream = w.ahead
-	err := f()
+// offer enqueues the instructions of an offer in the stream ahead. The other one waits for a word
+// that says so, among others: that costs the driver nothing more.
+func (w *windows) offer(o *Op, piece int, lane []program.Instruction) error {
+	main, words := w.stream, w.words
+	w.stream, w.words, w.fresh = w.ahead, w.aside[:0], [wordsOfPeer]int{}
+	err := w.part(o, piece, lane, true)
+	offered := at(o.first, piece, 1)
 	if err == nil {
-		err = w.follow(main, w.ahead)
+		w.own(w.layout.offered(), offered, false)
+		err = w.flush()
 	}
-	w.stream = main
+	w.stream, w.words, w.aside = main, words, w.words
+	if err == nil {
+		w.own(w.layout.offered(), offered, true)
+	}
 	return err
 }

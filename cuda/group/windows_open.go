@@ -34,29 +34,66 @@ type Sharing struct {
 // windows in memory of the host, of its device, or of both until the ranks have chosen. It is made
 // before the ranks meet, so that its descriptors can be passed to the peers.
 type Window struct {
-	ctx    cuda.Context
-	page   *mem.Segment
-	host   *mem.Segment // nil for none
-	memory cuda.Memory  // nil for none
-	bytes  int          // of a window
-	arena  *Arena       // that it lends; nil for none
-	lacks  [kinds]error // why there is none of a kind
-	shared []int        // of the page, of each kind that there is, and of the arena
+	ctx     cuda.Context
+	page    *mem.Segment
+	host    *mem.Segment // nil for none
+	memory  cuda.Memory  // nil for none
+	room    windowRoom   // of the one in memory of the host
+	slot    int          // of the one in memory of the device
+	arena   *Arena       // that it lends; nil for none
+	lacks   [kinds]error // why there is none of a kind
+	channel int          // of this rank, for memory that it makes later (graphs_grow.go); -1 for none
+	shared  []int        // of the page, of the channel, of each kind that there is, and of the arena
+}
+
+// windowRoom says what is where in a window.
+type windowRoom struct{ slot, graphs, ranks int }
+
+// bytes returns the bytes of a window whose slots have a size of their own: those slots come first.
+func (r windowRoom) bytes(slot int) int {
+	if r.ranks == 1 {
+		return pageBytes // nobody reads it
+	}
+	return r.runsAt(slot) + runsBytes(r.ranks)
+}
+
+// graphsAt returns where the regions of graphs are, and runsAt where that for short calls begins:
+// the flags, and then the slots and the packets.
+func (r windowRoom) graphsAt(slot int) int { return (plan.WindowSlots + scratches(r.ranks)) * slot }
+
+func (r windowRoom) runsAt(slot int) int {
+	return r.graphsAt(slot) + min(r.graphs, regionsOfChunk)*regionBytes(r.slot, r.ranks)
+}
+
+// In the memory of a device, slots grow with it, unless the user has said how large they are: a
+// long call then has fewer pieces, each of which costs the processor the same. They have one
+// thousandth of the memory each, and up to mostSlot.
+const mostSlot = 32 << 20
+
+func slotOn(info cuda.Info, staging int, grows bool) int {
+	if !grows {
+		return slotOf(staging)
+	}
+	return max(slotOf(staging), int(min(mostSlot, info.Bytes/1024))&^(pageBytes-1))
 }
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
-// Options.Graphs and Options.Route. A Group takes it over. With RouteAuto it may lack anything:
-// then the Group says why the ranks do without.
-func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Window, error) {
-	slot := slotOf(staging)
-	w := &Window{ctx: ctx, bytes: runsAt(slot, graphs, ranks) + runsBytes(ranks)}
-	if ranks == 1 {
-		w.bytes = pageBytes // nobody reads it
-	}
+// Options.Graphs and Options.Route. A Group takes it over. In the memory of the device it may be
+// larger than Staging says if it grows. With RouteAuto it may lack anything: then the Group says
+// why the ranks do without.
+func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string, grows bool) (*Window, error) {
+	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows),
+		channel: -1}
 	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
 	if err == nil {
 		w.page = page
 		w.shared = append(w.shared, page.FD())
+		if hasChannel(graphs, ranks) {
+			theirs := -1
+			if w.channel, theirs, err = newChannel(); err == nil {
+				w.shared = append(w.shared, theirs)
+			}
+		}
 	}
 	for k := range kinds {
 		switch {
@@ -78,7 +115,7 @@ func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string) (*Win
 }
 
 func (w *Window) makeHost() (err error) {
-	if w.host, err = mem.NewSegment("goccl-window", w.bytes); err == nil {
+	if w.host, err = mem.NewSegment("goccl-window", w.room.bytes(w.room.slot)); err == nil {
 		w.shared = append(w.shared, w.host.FD())
 	}
 	return err
@@ -90,7 +127,11 @@ func (w *Window) makeMemory() error {
 			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, RouteHostWindows)
 	}
 	return in(w.ctx, func() error {
-		memory, err := w.ctx.Alloc(w.bytes)
+		memory, err := w.ctx.Alloc(w.room.bytes(w.slot))
+		if err != nil && w.slot > w.room.slot && !cuda.Lost(err) { // memory is short
+			w.slot = w.room.slot
+			memory, err = w.ctx.Alloc(w.room.bytes(w.slot))
+		}
 		if err != nil {
 			return err
 		}
@@ -140,6 +181,10 @@ func (w *Window) Shared() {
 func (w *Window) Free() error {
 	w.Shared()
 	err := errors.Join(w.free(onDevice), w.free(inHost))
+	if w.channel >= 0 {
+		syscall.Close(w.channel)
+		w.channel = -1
+	}
 	if w.page != nil {
 		err = errors.Join(err, w.page.Free())
 		w.page = nil
@@ -186,7 +231,10 @@ type opening struct {
 	attempt    int               // from 1
 	interprets bool              // short calls, if windows are in the memory of devices
 	lacks      [kinds]error      // why windows of a kind do not work for this rank
-	rates      [kinds]float64    // bytes a second, of the slowest peer
+	slots      []int             // by rank: of its window in the memory of its device
+	slot       int               // that all use of these
+	reads      [kinds]Reads      // of the slowest peer
+	word       float64           // seconds, of a word of the stream; 0 if not measured
 	offers     [][kinds]bool     // by rank: of which kinds it has shared a window
 	inProcess  []bool            // by rank
 	opened     []bool            // by rank: its page
@@ -254,8 +302,16 @@ func (o *opening) agree() error {
 	if err := sameSlots(notes, g.rank); err != nil {
 		return err
 	}
+	o.slot = mostSlot + int(notes[g.rank].Slot)
 	for rank, n := range notes {
 		o.offers = append(o.offers, n.Works)
+		if n.Works[onDevice] {
+			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%pageBytes != 0 {
+				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
+			}
+			o.slot = min(o.slot, int(n.DeviceSlot))
+		}
+		o.slots = append(o.slots, int(n.DeviceSlot))
 		if n.Arena > MostArena {
 			return fault.Peer(fault.Internal, rank, "says that it has %d bytes of registered memory", n.Arena)
 		}
@@ -347,9 +403,13 @@ func (o *opening) lackAll(open []kind, err error) {
 func (o *opening) exchange() ([]note, error) {
 	g := o.w.g
 	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
-		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Rates: o.rates}
-	if own.Has && g.opts.Window.arena != nil {
-		own.Arena = uint64(g.opts.Window.arena.bytes)
+		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
+		Word: o.word}
+	if own.Has {
+		own.DeviceSlot = uint64(g.opts.Window.slot)
+		if g.opts.Window.arena != nil {
+			own.Arena = uint64(g.opts.Window.arena.bytes)
+		}
 	}
 	for k := range kinds {
 		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
@@ -399,7 +459,7 @@ func (o *opening) openOwn(open []kind, _ []note) {
 func (o *opening) openCommon() error {
 	w, g := o.w, o.w.g
 	info := g.ctx.Info()
-	w.processors = info.Processors
+	w.processors, w.gathers = info.Processors, true
 	code, err := kernel.Code(info.Major, info.Minor)
 	if err != nil {
 		return err
@@ -572,7 +632,7 @@ func (o *opening) openPage(rank int) error {
 	if o.passed[rank] == nil { // not in an attempt before
 		o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
 	}
-	want := 1
+	want := o.firstPassed()
 	for k := range kinds {
 		if o.offers[rank][k] {
 			want++
@@ -600,6 +660,14 @@ func (o *opening) openPage(rank int) error {
 	return nil
 }
 
+// firstPassed returns the number of descriptors that come before those of windows.
+func (o *opening) firstPassed() int {
+	if hasChannel(o.w.layout.graphs, o.w.g.size) {
+		return 2
+	}
+	return 1
+}
+
 // openPeer maps the window of a rank in another process.
 func (o *opening) openPeer(rank int, k kind) error {
 	if k == onDevice {
@@ -607,15 +675,15 @@ func (o *opening) openPeer(rank int, k kind) error {
 		if o.arenas[rank].bytes > 0 {
 			first--
 		}
-		if first < 1 { // its notes contradict each other
+		if first < o.firstPassed() { // its notes contradict each other
 			return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in the memory of its device has come")
 		}
 		return o.importMemory(rank, o.passed[rank][first:])
 	}
-	if len(o.passed[rank]) < 2 { // its notes contradict each other
+	if len(o.passed[rank]) <= o.firstPassed() { // its notes contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][1], o.w.g.opts.Window.bytes)
+	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.windowRoom().bytes(o.w.room.Slot))
 	if err != nil {
 		return err
 	}
@@ -626,7 +694,7 @@ func (o *opening) openPeer(rank int, k kind) error {
 // importMemory maps a rank's window in the memory of its device, and its arena if it has one.
 func (o *opening) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
-		at, bytes := &o.places[onDevice][rank], o.w.g.opts.Window.bytes
+		at, bytes := &o.places[onDevice][rank], o.windowRoom().bytes(o.slots[rank])
 		if i > 0 {
 			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
 		}
@@ -638,6 +706,38 @@ func (o *opening) importMemory(rank int, descriptors []int) error {
 		*at = memory.Ptr()
 	}
 	return nil
+}
+
+// keepChannels keeps those of the peers in other processes.
+func (o *opening) keepChannels() {
+	w := o.w
+	if o.firstPassed() < 2 {
+		return
+	}
+	for _, rank := range w.peers {
+		if channel := o.passed[rank]; channel != nil {
+			descriptor := channel[1]
+			w.graphs.channels[rank] = descriptor
+			w.giving = append(w.giving, func() error { return syscall.Close(descriptor) })
+			o.passed[rank] = slices.Delete(channel, 1, 2)
+		}
+	}
+}
+
+// slotOf returns the bytes of the slots that the ranks use in windows of a kind. Between hosts what
+// travels has slots, too, as long as those of windows are by the user.
+func (o *opening) slotOf(k kind) int {
+	if k == onDevice && o.w.rails == nil {
+		return o.slot
+	}
+	return o.windowRoom().slot
+}
+
+func (o *opening) windowRoom() windowRoom { return o.w.windowRoom() }
+
+// windowRoom says what is where in the windows of all ranks.
+func (w *windows) windowRoom() windowRoom {
+	return windowRoom{slotOf(w.g.opts.Staging), w.layout.graphs, len(w.pages)}
 }
 
 // settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more. The
@@ -654,8 +754,11 @@ func (o *opening) settle(chosen kind) {
 	w.owned = len(w.giving)
 	w.giving = slices.Concat(w.giving, o.peers[common], o.peers[chosen])
 	w.places = o.places[chosen]
+	w.room.Slot, w.room.Piece = o.slotOf(chosen), w.room.Slot
 	w.scratch = w.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	w.kind = chosen
 	w.graphs.locate()
+	o.keepChannels()
 	if chosen == onDevice {
 		w.lend(o.arenas)
 	}

@@ -11,11 +11,14 @@ import (
 
 // Before ranks rely on windows that nobody has chosen by name, each reads some of every peer's
 // window through its device: what the peer has written there has to come, and the time that it
-// takes is compared. What a machine says about itself is not enough: memory of other devices may
-// come slowly, or wrong, where the processor's bridges stand in between.
+// takes is compared. Two sizes are read, so that what a copy costs and what its bytes cost are
+// known apart. What a machine says about itself is not enough: memory of other devices may come
+// slowly, or wrong, where the processor's bridges stand in between.
 const (
-	mostProbed = 1 << 20 // bytes of each window
-	probes     = 3       // the best counts
+	mostProbed  = 8 << 20 // bytes of each window
+	lessProbed  = 32      // the smaller size is so many times smaller
+	probes      = 3       // the best counts
+	wordsProbed = 32      // in a batch
 )
 
 // probed returns how many bytes are read of each window. They are in its first slot.
@@ -109,11 +112,14 @@ func (o *opening) probe(open []kind) error {
 	if err != nil {
 		return err
 	}
+	if len(w.peers) > 0 {
+		err = o.probeWords()
+	}
 	for _, peer := range w.peers {
 		o.probePeer(peer, open, memory.Ptr())
 	}
 	w.tell(wordLeft, o.mark()) // the peers may write into their windows
-	return errors.Join(w.flush(), w.stream.Synchronize(), memory.Free())
+	return errors.Join(err, w.flush(), w.stream.Synchronize(), memory.Free())
 }
 
 // probePeer reads the windows of a peer into memory of the device.
@@ -122,40 +128,96 @@ func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) {
 		if o.lacks[k] != nil {
 			continue
 		}
-		rate, err := o.read(peer, k, into)
+		reads, err := o.read(peer, k, into)
 		if err != nil {
 			o.lacks[k] = err
-		} else if o.rates[k] == 0 || rate < o.rates[k] {
-			o.rates[k] = rate
+			continue
 		}
+		if o.reads[k].Rate == 0 || reads.Rate < o.reads[k].Rate {
+			o.reads[k].Rate = reads.Rate
+		}
+		o.reads[k].Latency = max(o.reads[k].Latency, reads.Latency)
 	}
 }
 
-// read reads the window of a peer, checks what has come, and returns the bytes a second.
-func (o *opening) read(peer int, k kind, into cuda.Ptr) (float64, error) {
+// read reads the window of a peer, checks what has come, and returns how long it takes.
+func (o *opening) read(peer int, k kind, into cuda.Ptr) (Reads, error) {
 	w, n := o.w, o.probed()
-	best := time.Duration(1 << 62)
-	for range probes {
-		begun := time.Now()
-		if err := w.stream.Copy(into, o.places[k][peer], n); err != nil {
-			return 0, err
+	var took [2]time.Duration
+	sizes := [2]int{max(1, n/lessProbed), n}
+	for i, bytes := range sizes {
+		var err error
+		if took[i], err = o.best(func() error { return w.stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
+			return Reads{}, err
 		}
-		if err := w.stream.Synchronize(); err != nil {
-			return 0, err
-		}
-		best = min(best, max(1, time.Since(begun)))
 	}
 	at, host, back := o.scratch(1)
 	if err := w.stream.Copy(back, into, n); err != nil {
-		return 0, err
+		return Reads{}, err
 	}
 	if err := w.stream.Synchronize(); err != nil {
-		return 0, err
+		return Reads{}, err
 	}
 	defer o.access(at, false)()
 	if !same(host, peer, k) {
-		return 0, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
+		return Reads{}, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
 			w.g.ctx.Info().Index, peer, k.route())
 	}
-	return float64(n) / best.Seconds(), nil
+	return apart(sizes, took), nil
+}
+
+// apart returns the cost of a copy and of its bytes, from the times that two sizes take. Where the
+// longer one does not take longer, nothing but its rate is known.
+func apart(bytes [2]int, took [2]time.Duration) Reads {
+	if took[1] <= took[0] {
+		return Reads{Rate: float64(bytes[1]) / took[1].Seconds()}
+	}
+	rate := float64(bytes[1]-bytes[0]) / (took[1] - took[0]).Seconds()
+	return Reads{Rate: rate, Latency: max(0, took[0].Seconds()-float64(bytes[0])/rate)}
+}
+
+// best returns the least time, of some tries, from when something is enqueued until it has ended.
+func (o *opening) best(enqueue func() error) (time.Duration, error) {
+	best := time.Duration(1 << 62)
+	for range probes {
+		begun := o.now()
+		if err := enqueue(); err != nil {
+			return 0, err
+		}
+		if err := o.w.stream.Synchronize(); err != nil {
+			return 0, err
+		}
+		best = min(best, max(1, o.now()-begun))
+	}
+	return best, nil
+}
+
+// now is a time: that of the device, if it has one of its own.
+func (o *opening) now() time.Duration {
+	if clock, ok := o.w.g.ctx.(cuda.Clock); ok {
+		return clock.Elapsed()
+	}
+	return time.Since(start)
+}
+
+// start is where times are counted from.
+var start = time.Now()
+
+// probeWords measures what a stream takes for a word, of which some are in a batch.
+func (o *opening) probeWords() error {
+	w := o.w
+	var took [2]time.Duration
+	for i, count := range [2]int{1, 1 + wordsProbed} {
+		var err error
+		if took[i], err = o.best(func() error {
+			for range count {
+				w.own(w.layout.offered(), o.mark(), false)
+			}
+			return w.flush()
+		}); err != nil {
+			return err
+		}
+	}
+	o.word = max(0, (took[1]-took[0]).Seconds()/wordsProbed)
+	return nil
 }

@@ -83,7 +83,7 @@ func bothRoutes(t *testing.T, test func(t *testing.T, world maker)) {
 func TestWindowsEnqueueFails(t *testing.T) {
 	for _, call := range []string{"cuMemcpyAsync", "cuStreamBatchMemOp", "cuStreamWaitEvent", "cuEventRecord",
 		"cuLaunchKernelEx"} {
-		for _, nth := range []int{1, 3, 5} { // every second wait for an event is the test's own
+		for _, nth := range []int{1, 2, 5} { // every third wait for an event is the test's own
 			t.Run(fmt.Sprint(call, " ", nth), func(t *testing.T) {
 				w := machine(t, 3, quick, overWindows, memory)
 				w[1].driver.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}})
@@ -253,4 +253,32 @@ func TestWindowsOfferAhead(t *testing.T) {
 		op.Free()
 	}
 	end(t, w)
+}
+
+// Windows are larger where devices have much memory. Where one rank cannot have that much, all use
+// the first part of theirs.
+func TestWindowsGrow(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		for _, interpret := range []string{"0", "1"} {
+			device := quick
+			device.Devices, device.Bytes = 2, 12<<30
+			if short {
+				device.Faults.Fail = []cudatest.Failure{{Call: "cuMemCreate", Nth: 2, Code: 2}}
+			}
+			opts := ccl.Options{CudaRoute: "windows", CudaInterpret: interpret, CudaGraphs: "2"}
+			w := machine(t, 2, device, opts, memory)
+			for i, count := range []int{500, 900_000} {
+				length := func(_, _ int) int { return count }
+				for _, captures := range []bool{false, true} {
+					for _, r := range w {
+						r.captures = captures
+					}
+					for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.Broadcast} {
+						same(t, w, ccl.Call{Coll: coll, Type: dtype.F32, Op: ccl.Sum}, true, uint64(i), length, length)
+					}
+				}
+			}
+			end(t, w)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -170,6 +171,16 @@ func (r *rank) furnish(t testing.TB, memory int) {
 	require.NoError(t, err)
 	r.host, err = r.ctx.Register(r.block.Bytes())
 	require.NoError(t, err)
+}
+
+// firstOfEach returns the first rank of each driver.
+func firstOfEach(w []*rank) (first []*rank) {
+	for i, r := range w {
+		if !slices.ContainsFunc(w[:i], func(other *rank) bool { return other.driver == r.driver }) {
+			first = append(first, r)
+		}
+	}
+	return first
 }
 
 // localIn makes one more group of ranks of this process.

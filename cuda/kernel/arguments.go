@@ -30,6 +30,22 @@ type Arguments struct {
 // place that the word at the address Place tells.
 type Lent struct{ Place, Base, Bytes uint64 }
 
+// Gather is the one parameter of the kernel that copies several chunks, as arguments.h has it in
+// CUDA.
+type Gather struct {
+	Chunks [MostChunks]Chunk
+	Count  uint64
+}
+
+// Chunk is so many bytes that a Gather copies. With a Place they are where Lent says.
+type Chunk struct {
+	Dst, Src, N uint64
+	Lent
+}
+
+// MostChunks is the number of chunks that one launch copies at most.
+const MostChunks = 8
+
 // These are the sizes and offsets of arguments.h.
 const (
 	stepBytes      = 96
@@ -43,6 +59,9 @@ const (
 	lentOffset     = 104
 	lentBytes      = 24
 	alignArguments = 8
+	gatherBytes    = 392
+	chunkBytes     = 48
+	chunksOffset   = 384 // of their count
 )
 
 // These do not compile where the layout is another.
@@ -58,6 +77,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Indirect)-indirectOffset]
 	_ = [1]struct{}{}[unsafe.Offsetof(Arguments{}.Lent)-lentOffset]
 	_ = [1]struct{}{}[unsafe.Alignof(Arguments{})-alignArguments]
+	_ = [1]struct{}{}[unsafe.Sizeof(Gather{})-gatherBytes]
+	_ = [1]struct{}{}[unsafe.Sizeof(Chunk{})-chunkBytes]
+	_ = [1]struct{}{}[unsafe.Offsetof(Gather{}.Count)-chunksOffset]
 )
 
 // Lend makes source k indirect.
@@ -68,6 +90,55 @@ func (a *Arguments) Lend(k int, lent Lent) {
 
 // Bytes returns the memory of a, which is what a launch passes to the device.
 func (a *Arguments) Bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(a)), argumentBytes) }
+
+// Bytes returns the memory of g, which is what a launch passes to the device.
+func (g *Gather) Bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(g)), gatherBytes) }
+
+// Add appends a chunk. It reports whether there was room for it, and whether it may be copied at
+// the same time as those before.
+func (g *Gather) Add(c Chunk) bool {
+	if g.Count == MostChunks {
+		return false
+	}
+	for _, other := range g.Chunks[:g.Count] {
+		if overlap(c.Dst, c.N, other.Dst, other.N) || overlap(c.Dst, c.N, other.Src, other.N) ||
+			overlap(c.Src, c.N, other.Dst, other.N) {
+			return false
+		}
+	}
+	g.Chunks[g.Count] = c
+	g.Count++
+	return true
+}
+
+func overlap(a, aBytes, b, bBytes uint64) bool {
+	return aBytes > 0 && bBytes > 0 && a < b+bBytes && b < a+aBytes
+}
+
+// copies returns the launches that would copy the chunks one by one.
+func (g *Gather) copies() (all []Arguments) {
+	for _, c := range g.Chunks[:g.Count] {
+		a := copying.Arguments(c.Dst, int(c.N), 0, c.Src)
+		if c.Place != 0 {
+			a.Lend(0, c.Lent)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+func decodeGather(b []byte) *Gather {
+	little := binary.LittleEndian
+	g := &Gather{Count: little.Uint64(b[chunksOffset:])}
+	for i := range g.Chunks {
+		var word [chunkBytes / 8]uint64
+		for k := range word {
+			word[k] = little.Uint64(b[chunkBytes*i+8*k:])
+		}
+		g.Chunks[i] = Chunk{word[0], word[1], word[2], Lent{word[3], word[4], word[5]}}
+	}
+	return g
+}
 
 // decode is the reverse of Bytes, for bytes at any address.
 func decode(b []byte) Arguments {

@@ -33,4 +33,18 @@ struct Arguments : Step {
     Lent lent[8];
 };
 
-static_assert(sizeof(Step) == 96 && sizeof(Arguments) == 296, "arguments.go says so");
+// A chunk of a gather: where it goes, where it is, and its bytes.
+struct Chunk {
+    u64 dst;
+    u64 src;
+    u64 n;
+    Lent lent; // without a place, the chunk is at its address
+};
+
+// The one parameter of the kernel that copies several chunks. Gather in arguments.go is the same in Go.
+struct Gather {
+    Chunk chunk[8];
+    u64 count; // 1 to 8
+};
+
+static_assert(sizeof(Step) == 96 && sizeof(Arguments) == 296 && sizeof(Gather) == 392, "arguments.go says so");

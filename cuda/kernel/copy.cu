@@ -1,11 +1,13 @@
 // copy: n bytes, in the largest units in which dst and src[0] are aligned alike.
 
+#pragma once
+
 #include "fold.h"
 
-template <class T> INLINE void copy_units(const Step &a, u64 from, const Share &share)
+template <class T> INLINE void copy_units(u64 to, u64 from, const Share &share)
 {
     const int unroll = 4;
-    const u64 thread = share.thread, threads = share.threads, dst = a.dst + share.bytes, src = from + share.bytes;
+    const u64 thread = share.thread, threads = share.threads, dst = to + share.bytes, src = from + share.bytes;
     u64 head = (0 - dst) % sizeof(T);
     if (head > share.n)
         head = share.n;
@@ -30,21 +32,21 @@ template <class T> INLINE void copy_units(const Step &a, u64 from, const Share &
     }
 }
 
-INLINE void copy_bytes(const Step &a, u64 from, const Share &share)
+INLINE void copy_bytes(u64 to, u64 from, const Share &share)
 {
-    const u64 apart = a.dst ^ from;
+    const u64 apart = to ^ from;
     if (apart % 16 == 0)
-        copy_units<Pack>(a, from, share);
+        copy_units<Pack>(to, from, share);
     else if (apart % 8 == 0)
-        copy_units<u64>(a, from, share);
+        copy_units<u64>(to, from, share);
     else if (apart % 4 == 0)
-        copy_units<u32>(a, from, share);
+        copy_units<u32>(to, from, share);
     else if (apart % 2 == 0)
-        copy_units<u16>(a, from, share);
+        copy_units<u16>(to, from, share);
     else
-        copy_units<u8>(a, from, share);
+        copy_units<u8>(to, from, share);
 }
 
-INLINE void copy(const Arguments &a) { copy_bytes(a, find_sources(a, 1, 1)[0], whole(a)); }
+INLINE void copy(const Arguments &a) { copy_bytes(a.dst, find_sources(a, 1, 1)[0], whole(a)); }
 
 KERNEL(copy, copy)

@@ -24,6 +24,7 @@
 //	goccl_scale_TYPE              dst = ((src[0] + src[1]) + src[2] …) × factor, 1 to 8 sources
 //	goccl_convert_TO_from_FROM    dst = src[0] in another type, where one of the two is F32
 //	goccl_copy                    dst = src[0], n bytes
+//	goccl_gather                  up to 8 chunks, each copied from a place of its own to one of its own
 //	goccl_tick                    dst + 1 in dst, a word of 64 bits in memory of the host; n is 1
 //	goccl_run_OPERATOR_TYPE       a table of steps: copies, reductions and scaling by that operator
 //	goccl_run_copies              a table of steps that are copies
@@ -54,6 +55,10 @@
 //	       92   u32  zero; of a step in a table, what it does
 //	       96   u64  indirect: a bit for each source
 //	      104   u64  place, base, bytes, of each source in turn
+//
+// Chunks have another parameter, the 392 bytes of Gather: dst, src, n, and the place, base and
+// bytes of an indirect source, of 8 chunks, and then the count of those that are used. They are
+// copied at the same time, so no chunk is written where another is read or written.
 //
 // A call for n elements of a complex type has 2 n units where the function is one of real numbers
 // (Call.Units). These kernels do not wait for anything, and use ordinary loads and stores: they see

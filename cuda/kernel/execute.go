@@ -17,12 +17,15 @@ type Operand struct {
 	Write bool
 }
 
-// Operands returns what a launch writes and then what it reads, each source once; an indirect
-// source is where it is if it is not lent. args are the bytes of its Arguments. What a device would
-// not do, or nobody says how, is an error: an unknown name, a number of sources that the kernel
-// does not take, a destination that covers a part of a source. Operands does not look at the
-// alignment: on a device, the launch itself is accepted.
+// Operands returns what a launch writes and then what it reads, each source once, chunk by chunk if
+// it has several; an indirect source is where it is if it is not lent. args are the bytes of its
+// Arguments. What a device would not do, or nobody says how, is an error: an unknown name, a number
+// of sources that the kernel does not take, a destination that covers a part of a source. Operands
+// does not look at the alignment: on a device, the launch itself is accepted.
 func Operands(name string, args []byte) ([]Operand, error) {
+	if TakesChunks(name) {
+		return operandsOfChunks(name, args)
+	}
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return nil, err
@@ -44,6 +47,9 @@ func operand(ptr uint64, t dtype.Type, n uint64) Operand {
 // of the Operands: memory returns the bytes at an address, or nil where there are none. Addresses
 // that are not aligned are an error, too, and so are indirect sources (Resolve).
 func Execute(name string, args []byte, memory func(ptr uint64, bytes int) []byte) error {
+	if TakesChunks(name) {
+		return executeChunks(name, args, memory)
+	}
 	f, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return err
@@ -83,8 +89,8 @@ func launch(name string, args []byte) (*Function, Arguments, error) {
 	if f == nil {
 		return nil, Arguments{}, fault.New(fault.Invalid, "there is no kernel %q", name)
 	}
-	if f.kind == runs {
-		return nil, Arguments{}, fault.New(fault.Invalid, "%s has a table, which a Run executes", name)
+	if f.kind == runs || f.kind == gathers {
+		return nil, Arguments{}, fault.New(fault.Invalid, "%s has other arguments: a Run executes tables", name)
 	}
 	if len(args) != argumentBytes {
 		return nil, Arguments{}, fault.New(fault.Invalid, "%s: %d bytes of arguments, not %d",

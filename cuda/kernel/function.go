@@ -21,6 +21,7 @@ const (
 	scales
 	converts
 	copies
+	gathers
 	ticks
 	runs // of tables
 )
@@ -34,6 +35,7 @@ var (
 	scalings    [dtype.F8E5M2 + 1]Call
 	conversions [dtype.F8E5M2 + 1][dtype.F8E5M2 + 1]Call
 	copying     Call
+	gathering   Call
 	ticking     Call
 	runners     [dtype.F8E5M2 + 1][dtype.PremulSum + 1]Call
 	copyRunner  Call
@@ -69,6 +71,7 @@ func init() {
 		}
 	}
 	copying = Call{function("copy", Function{kind: copies, to: dtype.U8, from: dtype.U8}), 1}
+	gathering = Call{function("gather", Function{kind: gathers, to: dtype.U8, from: dtype.U8}), 1}
 	copyRunner = Call{function("run_copies", Function{kind: runs, to: dtype.U8, from: dtype.U8}), 1}
 	ticking = Call{function("tick", Function{kind: ticks, to: dtype.U64, from: dtype.U64}), 1}
 }
@@ -153,6 +156,12 @@ func Convert(dst, src dtype.Type) (Call, bool) {
 
 // Copy returns the kernel that copies bytes.
 func Copy() Call { return copying }
+
+// Gathering returns the kernel that copies several chunks at once, whose parameter is a Gather.
+func Gathering() Call { return gathering }
+
+// TakesChunks reports whether the parameter of a kernel is a Gather.
+func TakesChunks(name string) bool { return name == gathering.Name }
 
 // Tick returns the kernel that adds one to a word of 64 bits in memory of the host, so that the
 // host sees it. A launch has one element, no source, and any number of blocks and threads.

@@ -4,5 +4,6 @@
 #include "scale.cu"
 #include "convert.cu"
 #include "copy.cu"
+#include "gather.cu"
 #include "tick.cu"
 #include "run.cu"

@@ -77,7 +77,7 @@ func TestMistakesAreCaught(t *testing.T) {
 	dir := t.TempDir()
 	texts := map[string]string{}
 	for _, name := range []string{"arguments.h", "table.h", "host.h", "element.h", "sources.h", "fold.h", "reduce.cu",
-		"reductions.h", "scale.cu", "convert.cu", "copy.cu", "tick.cu", "run.cu", "kernels.cu"} {
+		"reductions.h", "scale.cu", "convert.cu", "copy.cu", "gather.cu", "tick.cu", "run.cu", "kernels.cu"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,13 @@ func Place(number uint64, lent bool, offset uint64) uint64 {
 
 // Places returns the addresses of the words that a launch reads to find its sources.
 func Places(name string, args []byte) ([]uint64, error) {
+	if TakesChunks(name) {
+		g, err := gatherOf(name, args)
+		if err != nil {
+			return nil, err
+		}
+		return g.places(), nil
+	}
 	_, a, err := launch(name, args)
 	if err != nil || a.N == 0 {
 		return nil, err
@@ -37,6 +44,14 @@ func Places(name string, args []byte) ([]uint64, error) {
 // the word at an address. A place that is not in the memory that is lent, or not aligned, is not
 // followed.
 func Resolve(name string, args []byte, load func(place uint64) uint64) ([]byte, error) {
+	if TakesChunks(name) {
+		g, err := gatherOf(name, args)
+		if err != nil {
+			return nil, err
+		}
+		g.resolve(load)
+		return g.Bytes(), nil
+	}
 	f, a, err := launch(name, args)
 	if err != nil {
 		return nil, err
@@ -46,13 +61,17 @@ func Resolve(name string, args []byte, load func(place uint64) uint64) ([]byte, 
 		if a.Indirect>>k&1 == 0 {
 			continue
 		}
-		lent, bytes := a.Lent[k], a.N*uint64(f.from.Size())
-		place := load(lent.Place)
-		at := place % placeLent
-		if place&placeLent != 0 && at%uint64(part.Size()) == 0 && bytes <= lent.Bytes && at <= lent.Bytes-bytes {
-			a.Src[k] = lent.Base + at
-		}
+		a.Src[k] = a.Lent[k].follow(load(a.Lent[k].Place), a.Src[k], a.N*uint64(f.from.Size()), part.Size())
 	}
 	a.Indirect = 0
 	return a.Bytes(), nil
+}
+
+// follow returns where a place leads to, for so many bytes: to own if not into what is lent.
+func (l *Lent) follow(place, own, bytes uint64, align int) uint64 {
+	at := place % placeLent
+	if place&placeLent != 0 && at%uint64(align) == 0 && bytes <= l.Bytes && at <= l.Bytes-bytes {
+		return l.Base + at
+	}
+	return own
 }

@@ -19,7 +19,7 @@ import (
 func calls() []Call {
 	var all []Call
 	for _, f := range Functions() {
-		if f.kind != ticks && f.kind != runs {
+		if f.kind != ticks && f.kind != runs && f.kind != gathers {
 			all = append(all, Call{f, 1})
 		}
 	}

@@ -8,15 +8,19 @@
 // A place is an offset with this bit; without it the source is at its own address. The bits above are a number.
 #define PLACE_LENT ((u64)1 << 40)
 
+INLINE u64 placed(const Lent &lent, u64 own, u64 bytes, u64 align)
+{
+    const u64 place = load_place(lent.place), at = place % PLACE_LENT;
+    if (!(place & PLACE_LENT) || at % align != 0 || bytes > lent.bytes || at > lent.bytes - bytes)
+        return own;
+    return lent.base + at;
+}
+
 INLINE u64 source(const Arguments &a, u32 k, u64 bytes, u64 align)
 {
     if (!(a.indirect >> k & 1))
         return a.src[k];
-    const Lent lent = a.lent[k];
-    const u64 place = load_place(lent.place), at = place % PLACE_LENT;
-    if (!(place & PLACE_LENT) || at % align != 0 || bytes > lent.bytes || at > lent.bytes - bytes)
-        return a.src[k];
-    return lent.base + at;
+    return placed(a.lent[k], a.src[k], bytes, align);
 }
 
 // Finds the addresses of all sources, once for a block. All threads call it.

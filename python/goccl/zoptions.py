@@ -32,12 +32,13 @@ class Options(Settings):
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)
-        cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time; each has a
-            quarter of a window for itself until it is destroyed. 0: none. (``GOCCL_CUDA_GRAPHS``, default 8)
+        cuda_graphs: How many CUDA graphs can have collectives of a group over windows at the same time. Each has a
+            quarter of GOCCL_CUDA_BUFFSIZE for itself until it is destroyed; there is memory for 8, and for 8 more when
+            they are captured. 0: none. (``GOCCL_CUDA_GRAPHS``, default 128)
         cuda_interpret: Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which
-            waits for the kernels of the peers. auto: if each rank has a device of its own. 1: always; ranks of several
-            processes that share a device then wait for their turn on it. 0: never. (``GOCCL_CUDA_INTERPRET``, default
-            auto)
+            waits for the kernels of the peers. 0: never. auto: if each rank has a device of its own; two devices have
+            not run it yet. 1: always; ranks of several processes that share a device then wait for their turn on it.
+            (``GOCCL_CUDA_INTERPRET``, default 0)
         cuda_registered: Registered memory of each CUDA device that this process uses (goccl.empty with
             device="cuda", goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made.
             0: none. The first group of a process on a device decides. See docs/registered.md.

@@ -71,7 +71,7 @@ def sections(out: pathlib.Path) -> list[Section]:
     def sanitized(tool: str) -> list[Section]:
         under = "compute-sanitizer", "--tool", tool, "--error-exitcode", "1"
         return [suite(f"{tool}-kernels", "driver.test", f"compute-sanitizer {tool}: each kernel",
-                      "-test.run=^TestConformance$/^(LaunchAll|LaunchPairs|LaunchIndirect|Tables|Tick)$", "-driver.gpu=0",
+                      "-test.run=^TestConformance$/^(LaunchAll|LaunchPairs|LaunchIndirect|LaunchGather|Tables|Tick)$", "-driver.gpu=0",
                       under=under),
                 suite(f"{tool}-group", "group.test", f"compute-sanitizer {tool}: calls over windows",
                       "-test.run=^(TestWindowsUnequalBlocks|TestInterpretedUnequalBlocks)$", "-group.gpu", under=under)]

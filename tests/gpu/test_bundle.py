@@ -127,7 +127,8 @@ def test_suites_are_those_that_are_started(bundle):
 
 
 def test_suites_pass_on_memory_of_the_host(bundle, driver, without_go, tmp_path):
-    without_kernels = "TestConformance/(LaunchAll|LaunchPairs|LaunchIndirect|Tables|Tick)|^Test(Windows|Graph|Lend|Interpreted)"
+    without_kernels = ("TestConformance/(LaunchAll|LaunchPairs|LaunchIndirect|LaunchGather|Tables|Tick)"
+                       "|^Test(Windows|Graph|Lend|Interpreted)")
     suites = [section for section in runner.sections(ROOT) if section.name in ("driver", "group")]
     for section in suites:
         section.limit *= SLOWER

@@ -30,7 +30,7 @@ func TestWrongNumberShared(t *testing.T) {
 		{"one too many", open{Share: 1}, 3, "with 3 descriptors"},
 		{"none said", open{}, 2, "with 2 descriptors"},
 		{"none with a window", open{Window: 4096, Share: 1}, 2, "with 2 descriptors"},
-		{"more than may be", open{Share: 5}, 6, "shares 5 descriptors"},
+		{"more than may be", open{Share: transport.MaxShare + 1}, 2 + transport.MaxShare, "shares 6 descriptors"},
 		{"far too many", open{Share: 9}, 10, "oversized"},
 		{"negative", open{Share: 1<<32 - 1}, 1, "shares 4294967295 descriptors"},
 		{"long note", open{Length: transport.MaxNote + 1}, 1, "a note of 257 bytes"},

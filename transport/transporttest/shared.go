@@ -133,7 +133,7 @@ func isCopy(fd int, of *mem.Segment, seed uint64) error {
 // memory, nothing arrives, and the rest must still work.
 func testShared(t *testing.T, p *pair) {
 	s := p.sharing(t)
-	notes := []int{0, 1, 17, 100, transport.MaxNote} // MaxShare + 1 of them
+	notes := []int{0, 1, 17, 50, 100, transport.MaxNote} // MaxShare + 1 of them
 	for na := range transport.MaxShare + 1 {
 		for nb := range transport.MaxShare + 1 {
 			sa, sb := p.newSession(1)
