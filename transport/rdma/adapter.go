@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport/rdma/verbs"
@@ -16,9 +17,12 @@ const (
 	mostEntries  = 64 << 10
 	posted       = 128 // writes of one connection that have not completed
 	completeEach = 32  // of so many writes one completes at least
-	inlineBytes  = 220
 	pollBatch    = 32
 )
+
+// inlines is how many bytes writes may carry inline: adapters are asked for the most first, and
+// refuse what they cannot. What is longer is read from registered memory, so 0 will do.
+var inlines = [...]int{220, 96, 64, 0}
 
 // adapter is a port of an RDMA adapter that this process uses. All connections by it share one
 // queue of completions and one of receives.
@@ -28,7 +32,6 @@ type adapter struct {
 	place    Choice
 	context  verbs.Context
 	device   verbs.Device
-	port     verbs.Port
 	queue    verbs.Completions
 	receives verbs.Receives
 	in, out  *pool // long slots: where peers write, and from where this side does
@@ -37,10 +40,18 @@ type adapter struct {
 
 	spans       atomic.Pointer[[]*span]                // memory of others, by address
 	connections atomic.Pointer[map[uint32]*connection] // by the number of their queue pair
-	room        int                                    // manager: connections that the queue has room for
+	stale       atomic.Bool                            // the port is to be looked at before the next connection
 	bound       atomic.Int32                           // channels that may have long slots
 	failed      atomic.Bool                            // nothing works any more
 	why         error                                  // of failed, from then on
+
+	// What follows is the manager's.
+	room   int // connections that the queue has room for
+	inline int // index into inlines of what the adapter grants
+	port   verbs.Port
+	gid    verbs.GID
+	looked time.Time // at port
+	warned bool      // a line has said that no pair can be made
 
 	mu    sync.Mutex // of what only one thread at a time may use
 	found [pollBatch]verbs.Completion
@@ -61,10 +72,7 @@ func open(f *Fabric, at Choice, number, slots int) (a *adapter, err error) {
 	if a.context, err = f.opts.Library.Open(at.Device); err != nil {
 		return a, err
 	}
-	if a.device, err = a.context.Device(); err != nil {
-		return a, err
-	}
-	if err = a.findPort(); err != nil {
+	if err = a.look(); err != nil {
 		return a, err
 	}
 	receives, entries := min(mostReceives, a.device.Receive), min(mostEntries, a.device.Entries)
@@ -104,14 +112,43 @@ func (a *adapter) track(open bool) {
 	}
 }
 
-func (a *adapter) findPort() error {
+// lookEvery is how long a port counts as known if nothing says that it has changed.
+const lookEvery = time.Second
+
+// refresh looks at the port if it may have changed, or not worked, since it was looked at.
+func (a *adapter) refresh() error {
+	if !a.stale.Swap(false) && time.Since(a.looked) < lookEvery {
+		return nil
+	}
+	was := a.gid
+	err := a.look()
+	switch {
+	case err != nil:
+		a.stale.Store(true)
+	case a.gid != was:
+		a.f.opts.Info("rdma: %s has GID %d (%v, %v) now; it had GID %d (%v)", a.place, a.gid.Index, a.gid.Kind,
+			a.gid.Addr(), was.Index, was.Addr())
+	}
+	return err
+}
+
+// look asks for the state and the addresses of the port: both change while a process runs. The GID
+// is the one that Select would take.
+func (a *adapter) look() (err error) {
+	if a.device, err = a.context.Device(); err != nil {
+		return err
+	}
+	a.looked = time.Now()
 	for _, p := range a.device.Ports {
-		if p.Number == a.place.Port.Number {
-			if a.port = p; p.Active {
-				return nil
-			}
-			return fault.New(fault.NotSupported, "%s is %s", a.place, p.State)
+		if p.Number != a.place.Port.Number {
+			continue
 		}
+		gid, why := a.f.opts.Wishes.gidOf(a.place.Device, p)
+		if why != "" {
+			return fault.New(fault.NotSupported, "%s %s", a.place, why)
+		}
+		a.port, a.gid = p, gid
+		return nil
 	}
 	return fault.New(fault.NotSupported, "there is no %s", a.place)
 }

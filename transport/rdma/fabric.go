@@ -95,7 +95,7 @@ func (f *Fabric) open() ([]*adapter, error) {
 			lines = append(lines, fmt.Sprintf("rdma: %s cannot be used: %v", c, err))
 			continue
 		}
-		f.opts.Info("rdma: %s, GID %d (%v, %v)", c, c.GID.Index, c.GID.Kind, c.GID.Addr())
+		f.opts.Info("rdma: %s, GID %d (%v, %v)", c, a.gid.Index, a.gid.Kind, a.gid.Addr())
 		f.adopt(a)
 	}
 	if len(f.adapters()) == 0 {

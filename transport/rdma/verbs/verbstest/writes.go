@@ -43,6 +43,9 @@ func testImmediate(t *testing.T, b *bench) {
 func testInline(t *testing.T, b *bench) {
 	pa, pb := b.connected()
 	for _, n := range []int{1, 8, 63, benchInline} {
+		if n > pa.Inline() {
+			break
+		}
 		source := make([]byte, benchInline)
 		copy(source, bytes.Repeat([]byte{byte(n)}, n))
 		w := b.a.tell(b.b, 0, 0, uint32(n))
