@@ -11,7 +11,6 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
-	"github.com/goccl/goccl/transport/transporttest"
 )
 
 // TestInline uses adapters whose writes carry fewer bytes inline than others, or none: all fragments
@@ -67,21 +66,6 @@ type countingContext struct {
 func (c countingContext) NewPair(o verbs.PairOptions) (verbs.Pair, error) {
 	c.of.pairs++
 	return c.Context.NewPair(o)
-}
-
-// TestConformanceInline runs the suite of transports with each limit.
-func TestConformanceInline(t *testing.T) {
-	for _, limit := range []int{96, 64, -1} { // TestConformance has the largest
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			t.Parallel()
-			n := network(t, verbstest.Options{Delay: -1, Inline: limit})
-			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-				a, doorbellA := process(t, n.Host(0), nil)
-				b, doorbellB := process(t, n.Host(1), nil)
-				return transporttest.Pair{A: a, B: b, DoorbellA: doorbellA, DoorbellB: doorbellB}
-			}, transporttest.Options{Allocates: true, Gathers: true})
-		})
-	}
 }
 
 // TestNoPairs opens adapters that refuse every queue pair, whatever is asked for: a warning says so
