@@ -66,7 +66,10 @@ func TestConformance(t *testing.T) {
 		ports  int
 		onUse  bool
 		inline int // the limit of the adapters
-	}{{"OnUse=false", 1, false, 220}, {"OnUse=true", 1, true, 96}, {"TwoPorts", 2, true, 64}, {"NoInline", 1, true, -1}} {
+	}{
+		{"OnUse=false", 1, false, 220}, {"OnUse=true", 1, true, 96}, {"TwoPorts", 2, true, 64},
+		{"NoInline", 1, true, -1},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := network(t, verbstest.Options{Delay: -1, Ports: c.ports, Inline: c.inline})
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {

@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
 
-// TestInline uses adapters whose writes carry fewer bytes inline than others, or none: all fragments
-// go by RDMA, and no write has more inline than its adapter allows. The adapter is asked once.
+// TestInline uses adapters whose writes carry fewer bytes inline than others, or none: all
+// fragments go by RDMA, and no write has more inline than its adapter allows. It is asked once.
 func TestInline(t *testing.T) {
 	for limit, granted := range map[int]int{220: 220, 219: 96, 96: 96, 95: 64, 64: 64, 63: 0, -1: 0} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -80,7 +80,8 @@ func TestNoPairs(t *testing.T) {
 	x.link, y.link = joined(t, x.f, y.f, 1)
 	require.NoError(t, talk(x, y, 1, 2, 30))
 	for _, name := range []string{"fake_0:1", "fake_1:1"} {
-		require.Equal(t, 1, strings.Count(said.String(), "WARN rdma: "+name+" is open, but gives no queue pair"), said.String())
+		line := "WARN rdma: " + name + " is open, but gives no queue pair"
+		require.Equal(t, 1, strings.Count(said.String(), line), said.String())
 	}
 	require.Contains(t, said.String(), "refused by the test")
 	require.False(t, x.up(y) || y.up(x))

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
 
-// within waits until links are joined by RDMA, for no longer than a port may take to be found again.
+// within waits until links are joined by RDMA, for no longer than it may take.
 func within(t *testing.T, most time.Duration, x, y end) {
 	t.Helper()
 	begun := time.Now()
@@ -102,8 +102,8 @@ func TestRenumberWhileAway(t *testing.T) {
 	}
 }
 
-// TestPortDown makes links while the port that they prefer is down, which is known: nobody waits for
-// it to try.
+// TestPortDown makes links while the port that they prefer is down, which is known: nobody waits
+// for it to try.
 func TestPortDown(t *testing.T) {
 	n := network(t, verbstest.Options{Hosts: 3, Adapters: 2})
 	x, _ := two(t, n, 1, nil)

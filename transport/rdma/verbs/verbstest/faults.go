@@ -212,10 +212,10 @@ func (n *Network) SetPort(host, adapter, port int, active bool) {
 	n.stir()
 }
 
-// Renumber gives a port other addresses, as a renewed lease or another subnet manager does: its GIDs
-// have other values; on Ethernet they lie so many places behind those of before, and on InfiniBand
-// the port has another LID, too. Packets to and from what there was before are lost. With event, all that have
-// the adapter open hear of it.
+// Renumber gives a port other addresses, as a renewed lease or another subnet manager does: its
+// GIDs have other values; on Ethernet they lie so many places behind those of before, and on
+// InfiniBand the port has another LID, too. Packets to and from what there was before are lost.
+// With event, all that have the adapter open hear of it.
 func (n *Network) Renumber(host, adapter, port, places int, event bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
