@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -261,10 +260,15 @@ func (f *Fabric) channel(number uint32) *channel {
 	return nil
 }
 
-func (f *Fabric) all() []*pair {
+func (f *Fabric) all() []*pair { return f.appendPairs(nil) }
+
+func (f *Fabric) appendPairs(to []*pair) []*pair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.pairs))
+	for _, p := range f.pairs {
+		to = append(to, p)
+	}
+	return to
 }
 
 // Poll implements transport.Poller.

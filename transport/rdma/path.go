@@ -72,8 +72,8 @@ func (t *path) make() (*connection, error) {
 	switch {
 	case a.failed.Load():
 		return nil, fault.Wrap(fault.System, a.why, "%s has failed", a.place)
-	case len(table) >= a.room:
-		return nil, fault.New(fault.System, "%s has room for %d connections", a.place, a.room)
+	case len(table) >= a.room():
+		return nil, fault.New(fault.System, "%s has room for %d connections", a.place, a.room())
 	}
 	if err := a.refresh(); err != nil {
 		return nil, err
