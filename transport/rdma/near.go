@@ -62,8 +62,8 @@ func (w Wishes) choice(d *verbs.Device, p verbs.Port, g verbs.GID, at int) Choic
 // that are too slow.
 //
 // What a list of adapters names comes in the order of the list. Else near ones come first, then
-// fast ones; where more are equal than a process uses, each process of the machine takes others. Ports
-// with less than half of the best rate are left to last, and marked, unless they are named: a
+// fast ones; where more are equal than a process uses, each process of the machine takes others.
+// Ports with less than half of the best rate are left to last, and marked, unless they are named: a
 // message takes one port, and the slowest would decide.
 //
 // The first MostPorts are then put in the order in which the machine has them. Processes join

@@ -17,8 +17,8 @@ func (a *adapter) counts() (goal, short int) {
 	return a.goal, a.short
 }
 
-// TestReceivesShort has an adapter that allows few entries of a receive queue: all fragments arrive,
-// and the shortage is counted, and said.
+// TestReceivesShort has an adapter that allows few entries of a receive queue: all fragments
+// arrive, and the shortage is counted, and said.
 func TestReceivesShort(t *testing.T) {
 	n := network(t, verbstest.Options{Receive: 4, Delay: -1})
 	var said lines
