@@ -58,6 +58,7 @@ type Config struct {
 	Options Options
 	Client  string // version of the layer above (the torch shim); must be the same on all ranks
 	Device  bool   // the Communicator is for OnDevice, and nothing else; must be the same on all ranks
+	Bus     string // where the device is on the PCI bus, "0000:65:00.0"; "" without one
 
 	// Share has descriptors, at most transport.MaxShare, that the ranks of this host get copies of
 	// (Communicator.Shared), and Note what they have to know of them, in at most transport.MaxNote
@@ -186,6 +187,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 			routes[peer] = fabrics[peer].Name()
 		}
 	}
+	e.node.sit(&e.cfg, peers)
 	planner := newPlanner(&e.cfg.Options, e.plans)
 	if e.cfg.Rank == 0 { // all ranks would print the same
 		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }

@@ -35,6 +35,7 @@ type Node struct {
 	windows  atomic.Int64 // bytes of the windows of all groups
 	arena    func() (*mem.Arena, error)
 	track    func(fd int, open bool)
+	seat     atomic.Pointer[rdma.Seat] // where this process is, by its first group that may use RDMA
 
 	mu      sync.Mutex
 	closed  bool

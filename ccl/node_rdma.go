@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/rdma/verbs"
@@ -33,7 +35,7 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 		return nil, err
 	}
 	f, err := rdma.New(rdma.Options{TCP: base, Library: library, Wishes: wishes, Doorbell: n.doorbell,
-		Track: n.track, Timeout: uint8(opts.IBTimeout), Retries: uint8(opts.IBRetryCnt),
+		Seat: n.seat.Load, Track: n.track, Timeout: uint8(opts.IBTimeout), Retries: uint8(opts.IBRetryCnt),
 		Class: uint8(opts.IBTC), Service: uint8(opts.IBSL),
 		Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	if err != nil {
@@ -47,6 +49,39 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 		arena.Watch(f)
 	}
 	return f, nil
+}
+
+// sit notes where this process is on its machine, for the choice of ports. The first group decides.
+func (n *Node) sit(cfg *Config, peers []address) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seat.Load() == nil && n.fabrics["rdma"] != nil {
+		n.seat.Store(SeatOf(cfg.Bus, localRank(peers, cfg.Rank)))
+	}
+}
+
+// SeatOf returns where a process is: near to its GPU on the PCI bus, "" for none, or else to its
+// cores. local is its number among the ranks of the machine.
+func SeatOf(bus string, local int) *rdma.Seat {
+	s := &rdma.Seat{Node: -1, Local: local}
+	if bus != "" {
+		s.Path, s.Node = probe.OnBus("/", bus)
+	}
+	if s.Path == nil {
+		s.Node = mem.ProbeHome("/").Node
+	}
+	return s
+}
+
+// localRank returns how many ranks of a machine come before one.
+func localRank(peers []address, rank int) (local int) {
+	here := peers[rank].cores()
+	for i := range peers[:rank] {
+		if peers[i].cores() == here {
+			local++
+		}
+	}
+	return local
 }
 
 // withoutRDMA returns why a peer that TCP reaches is not reached by RDMA; "" if it was not to be.

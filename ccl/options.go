@@ -174,7 +174,7 @@ var optionTable = []option{
 		func(o *Options, v string) error { o.IBGIDIndex = v; return o.checkGID() }},
 	{"GOCCL_IB_HCA", "", "str",
 		"Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names (=mlx5_0:1,mlx5_1), " +
-			"or ^ and those to leave out (^mlx5_3); a process uses the first 4 ports. Where it is not set, the Python package " +
+			"or ^ and those to leave out (^mlx5_3); a process uses 4 ports, near ones and fast ones first. Where it is not set, the Python package " +
 			"takes NCCL_IB_HCA.", false,
 		func(o *Options) string { return o.IBHCA },
 		func(o *Options, v string) error { o.IBHCA = v; _, err := rdma.ParseAdapters(v); return err }},

@@ -98,6 +98,7 @@ func open(cfg Config) (*Group, error) {
 		if g.device, err = where.retain(n, opts, cfg.Size); err != nil {
 			return nil, err
 		}
+		config.Bus = g.device.context.Info().Bus
 		if g.device.window != nil {
 			config.Share = g.device.window.Descriptors()
 		}

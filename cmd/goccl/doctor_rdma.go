@@ -34,6 +34,7 @@ func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.
 	if err != nil {
 		return []topo.Finding{{Name: "RDMA", State: topo.Missing, Value: fault.Text(err)}}
 	}
+	wishes.Seat = ccl.SeatOf("", 0)
 	chosen, why := rdma.Select(devices, wishes)
 	var findings []topo.Finding
 	for _, d := range devices {
@@ -43,7 +44,13 @@ func adaptersFound(open func() (verbs.Library, error), opts ccl.Options) []topo.
 			for i, c := range chosen {
 				if c.Device == d.Name && c.Port.Number == p.Number {
 					f.Value += fmt.Sprintf(", GID %d (%v, %v)", c.GID.Index, c.GID.Kind, c.GID.Addr())
-					if i < rdma.MostPorts {
+					if c.Why != "" {
+						f.Value += ", " + c.Why
+					}
+					switch {
+					case c.Slow() != "":
+						f.Value += ", not used: " + c.Slow()
+					case i < rdma.MostPorts:
 						f.State = topo.OK
 						f.Value += ", used"
 					}

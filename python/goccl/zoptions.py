@@ -64,8 +64,8 @@ class Options(Settings):
             furthest (RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first.
             Where it is not set, the Python package takes NCCL_IB_GID_INDEX. (``GOCCL_IB_GID_INDEX``, default -1)
         ib_hca: Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names
-            (=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3); a process uses the first 4 ports. Where it is not
-            set, the Python package takes NCCL_IB_HCA. (``GOCCL_IB_HCA``)
+            (=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3); a process uses 4 ports, near ones and fast ones
+            first. Where it is not set, the Python package takes NCCL_IB_HCA. (``GOCCL_IB_HCA``)
         ib_retry_cnt: How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts
             as broken. (``GOCCL_IB_RETRY_CNT``, default 5)
         ib_sl: Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15. (``GOCCL_IB_SL``,

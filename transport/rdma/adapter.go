@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport/rdma/verbs"
@@ -12,13 +13,19 @@ import (
 
 // The sizes of queues, as far as the adapter has them.
 const (
-	mostReceives = 4096
-	mostEntries  = 64 << 10
-	posted       = 128 // writes of one connection that have not completed
-	completeEach = 32  // of so many writes one completes at least
-	inlineBytes  = 220
-	pollBatch    = 32
+	mostEntries   = 64 << 10
+	mostReceives  = mostEntries / 4 // the rest is for connections
+	firstReceives = 4096            // before there are channels that need more
+	eachReceives  = 32              // of a channel: fragments, credit and grants that may come at once
+	repost        = mostReceives / 64
+	posted        = 128 // writes of one connection that have not completed
+	completeEach  = 32  // of so many writes one completes at least
+	pollBatch     = 32
 )
+
+// inlines is how many bytes writes may carry inline: adapters are asked for the most first, and
+// refuse what they cannot. What is longer is read from registered memory, so 0 will do.
+var inlines = [...]int{220, 96, 64, 0}
 
 // adapter is a port of an RDMA adapter that this process uses. All connections by it share one
 // queue of completions and one of receives.
@@ -28,7 +35,6 @@ type adapter struct {
 	place    Choice
 	context  verbs.Context
 	device   verbs.Device
-	port     verbs.Port
 	queue    verbs.Completions
 	receives verbs.Receives
 	in, out  *pool // long slots: where peers write, and from where this side does
@@ -37,14 +43,25 @@ type adapter struct {
 
 	spans       atomic.Pointer[[]*span]                // memory of others, by address
 	connections atomic.Pointer[map[uint32]*connection] // by the number of their queue pair
-	room        int                                    // manager: connections that the queue has room for
+	stale       atomic.Bool                            // the port is to be looked at before the next connection
 	bound       atomic.Int32                           // channels that may have long slots
 	failed      atomic.Bool                            // nothing works any more
 	why         error                                  // of failed, from then on
 
+	// What follows is the manager's.
+	entries int // of the queue of completions
+	ring    int // of the queue of receives
+	inline  int // index into inlines of what the adapter grants
+	port    verbs.Port
+	gid     verbs.GID
+	looked  time.Time // at port
+	warned  bool      // a line has said that no pair can be made
+
 	mu    sync.Mutex // of what only one thread at a time may use
 	found [pollBatch]verbs.Completion
 	taken int // receives that are to be posted again
+	goal  int // receives that there are, with those; only the manager changes it
+	short int // times that all of them were taken
 }
 
 // open opens a port, with so many long slots in each direction.
@@ -61,25 +78,23 @@ func open(f *Fabric, at Choice, number, slots int) (a *adapter, err error) {
 	if a.context, err = f.opts.Library.Open(at.Device); err != nil {
 		return a, err
 	}
-	if a.device, err = a.context.Device(); err != nil {
+	if err = a.look(); err != nil {
 		return a, err
 	}
-	if err = a.findPort(); err != nil {
-		return a, err
-	}
-	receives, entries := min(mostReceives, a.device.Receive), min(mostEntries, a.device.Entries)
-	a.room = (entries - receives) / posted
-	if receives < 1 || a.room < 1 || a.device.Posted < posted {
+	a.entries = min(mostEntries, a.device.Entries)
+	a.ring = min(mostReceives, a.device.Receive, a.entries/4)
+	a.goal = min(firstReceives, a.ring)
+	if a.goal < 1 || a.room() < 1 || a.device.Posted < posted {
 		return a, fault.New(fault.NotSupported, "%s has room for %d completions, %d receives, and %d writes of a queue pair, "+
 			"which is too little", at, a.device.Entries, a.device.Receive, a.device.Posted)
 	}
-	if a.queue, err = a.context.NewCompletions(entries); err != nil {
+	if a.queue, err = a.context.NewCompletions(a.entries); err != nil {
 		return a, err
 	}
-	if a.receives, err = a.context.NewReceives(receives); err != nil {
+	if a.receives, err = a.context.NewReceives(a.ring); err != nil {
 		return a, err
 	}
-	if err = a.receives.Post(receives); err != nil {
+	if err = a.receives.Post(a.goal); err != nil {
 		return a, err
 	}
 	if a.in, err = newPool(a, slots, true); err != nil {
@@ -104,14 +119,43 @@ func (a *adapter) track(open bool) {
 	}
 }
 
-func (a *adapter) findPort() error {
+// lookEvery is how long a port counts as known if nothing says that it has changed.
+const lookEvery = time.Second
+
+// refresh looks at the port if it may have changed, or not worked, since it was looked at.
+func (a *adapter) refresh() error {
+	if !a.stale.Swap(false) && time.Since(a.looked) < lookEvery {
+		return nil
+	}
+	was := a.gid
+	err := a.look()
+	switch {
+	case err != nil:
+		a.stale.Store(true)
+	case a.gid != was:
+		a.f.opts.Info("rdma: %s has GID %d (%v, %v) now; it had GID %d (%v)", a.place, a.gid.Index, a.gid.Kind,
+			a.gid.Addr(), was.Index, was.Addr())
+	}
+	return err
+}
+
+// look asks for the state and the addresses of the port: both change while a process runs. The GID
+// is the one that Select would take.
+func (a *adapter) look() (err error) {
+	if a.device, err = a.context.Device(); err != nil {
+		return err
+	}
+	a.looked = time.Now()
 	for _, p := range a.device.Ports {
-		if p.Number == a.place.Port.Number {
-			if a.port = p; p.Active {
-				return nil
-			}
-			return fault.New(fault.NotSupported, "%s is %s", a.place, p.State)
+		if p.Number != a.place.Port.Number {
+			continue
 		}
+		gid, why := a.f.opts.Wishes.gidOf(a.place.Device, p)
+		if why != "" {
+			return fault.New(fault.NotSupported, "%s %s", a.place, why)
+		}
+		a.port, a.gid = p, gid
+		return nil
 	}
 	return fault.New(fault.NotSupported, "there is no %s", a.place)
 }
@@ -143,7 +187,7 @@ func (a *adapter) poll(wait bool) bool {
 			break
 		}
 	}
-	if a.taken >= mostReceives/16 || !moved && a.taken > 0 {
+	if a.taken >= repost || !moved && a.taken > 0 {
 		if err := a.receives.Post(a.taken); err != nil {
 			a.fail(err)
 			return true
@@ -157,7 +201,9 @@ func (a *adapter) poll(wait bool) bool {
 func (a *adapter) ended(c *verbs.Completion) {
 	arrival := c.Status == verbs.Success && c.Arrival
 	if arrival || c.Cookie == verbs.NoCookie { // also of a pair that is gone
-		a.taken++
+		if a.taken++; a.taken == a.goal {
+			a.exhausted()
+		}
 	}
 	way := (*a.connections.Load())[c.Pair]
 	switch {
@@ -170,6 +216,41 @@ func (a *adapter) ended(c *verbs.Completion) {
 		way.complete(c.Cookie)
 	default:
 		way.fail(fault.New(fault.System, "%s, queue pair %d: %v (vendor %#x)", a.place, c.Pair, c.Status, c.Vendor))
+	}
+}
+
+// exhausted counts that all receives were taken, so that writes may have found none: adapters try
+// these again after 0.64 ms, for ever. a.mu is held.
+func (a *adapter) exhausted() {
+	a.short++
+	if n, goal := a.short, a.goal; n&(n-1) == 0 { // the first time, the second, the fourth …
+		a.f.manager.do(func() {
+			a.f.opts.Warn("rdma: %s: all %d entries of its shared receive queue were in use, %d times so far; peers that "+
+				"write meanwhile try again after 0.64 ms (the adapter allows %d entries)", a.place, goal, n, a.device.Receive)
+		})
+	}
+}
+
+// room returns for how many connections the queue has entries. The manager calls it.
+func (a *adapter) room() int { return (a.entries - a.goal) / posted }
+
+// provide posts as many receives as the channels need that are bound to the adapter, as far as it
+// has room for them. They stay when channels end. The manager calls it.
+func (a *adapter) provide() {
+	most := min(a.ring, a.entries-len(*a.connections.Load())*posted)
+	goal := min(int(a.bound.Load())*eachReceives, most)
+	if goal <= a.goal || a.failed.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed.Load() {
+		return
+	}
+	more := goal - a.goal
+	a.goal = goal
+	if err := a.receives.Post(more); err != nil {
+		a.fail(err)
 	}
 }
 

@@ -67,11 +67,27 @@ func (a Adapters) Allow(name string, port int) bool {
 	if len(a.list) == 0 {
 		return true
 	}
-	listed := slices.ContainsFunc(a.list, func(each pattern) bool {
-		named := name == each.name || !a.exact && strings.HasPrefix(name, each.name)
-		return named && (each.port == 0 || each.port == port)
-	})
+	listed := slices.ContainsFunc(a.list, func(each pattern) bool { return each.names(name, port, a.exact) })
 	return listed != a.except
+}
+
+func (p pattern) names(name string, port int, exact bool) bool {
+	named := name == p.name || !exact && strings.HasPrefix(name, p.name)
+	return named && (p.port == 0 || p.port == port)
+}
+
+// place returns where in the list a port is named, and whether with its full name; lists of those
+// to leave out name none.
+func (a Adapters) place(name string, port int) (at int, full bool) {
+	if a.except {
+		return 0, false
+	}
+	for i, each := range a.list {
+		if each.names(name, port, a.exact) {
+			return i, name == each.name
+		}
+	}
+	return 0, false
 }
 
 // String returns the form that ParseAdapters takes.

@@ -62,12 +62,16 @@ func TestConformance(t *testing.T) {
 	// The suite counts allocations while one thread runs, which does not let the network go on:
 	// TestNoAllocations does it here.
 	for _, c := range []struct {
-		name  string
-		ports int
-		onUse bool
-	}{{"OnUse=false", 1, false}, {"OnUse=true", 1, true}, {"TwoPorts", 2, true}} {
+		name   string
+		ports  int
+		onUse  bool
+		inline int // the limit of the adapters
+	}{
+		{"OnUse=false", 1, false, 220}, {"OnUse=true", 1, true, 96}, {"TwoPorts", 2, true, 64},
+		{"NoInline", 1, true, -1},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := network(t, verbstest.Options{Delay: -1, Ports: c.ports})
+			n := network(t, verbstest.Options{Delay: -1, Ports: c.ports, Inline: c.inline})
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 				a, doorbellA := process(t, n.Host(0), nil)
 				b, doorbellB := process(t, n.Host(1), nil)

@@ -13,6 +13,8 @@ type connection struct {
 	a    *adapter
 	qp   verbs.Pair
 
+	gid      verbs.GID  // of this side, as it was said to the peer
+	lid      uint16     // also
 	inline   int        // bytes that a write may carry inline
 	sequence uint32     // of the first packet
 	pool     remotePool // of the peer

@@ -18,7 +18,8 @@
 // A connection breaks when a write fails, or an event says so, and the side that notices tells the
 // other one: who has nothing on the way notices nothing. A new connection, with the next epoch, is
 // then tried in the background, by the process with the smaller address, after pauses that grow
-// from 100 ms to 30 s.
+// from 100 ms to 30 s. Before, the port is looked at again. When an event says that a port is
+// active or has other addresses, its process tries at once.
 //
 // # Which path a channel takes
 //

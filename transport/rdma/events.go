@@ -33,14 +33,45 @@ func (a *adapter) event(e verbs.Event) {
 		a.mu.Lock()
 		a.fail(why)
 		a.mu.Unlock()
-	case verbs.PortError, verbs.GIDChange, verbs.LIDChange:
+	case verbs.PortActive, verbs.PortError, verbs.GIDChange, verbs.LIDChange:
 		if e.Port != a.place.Port.Number {
 			return
 		}
-		for _, way := range *a.connections.Load() {
-			way.fail(why)
+		a.stale.Store(true)
+		if e.Kind == verbs.PortActive {
+			a.f.opts.Info("rdma: %s: %v", a.place, e.Kind)
+		} else {
+			for _, way := range *a.connections.Load() {
+				way.fail(why)
+			}
+		}
+		if e.Kind != verbs.PortError {
+			a.f.manager.do(func() { a.hasten(why) })
 		}
 	default:
 		a.f.opts.Info("rdma: %s: %v", a.place, e.Kind)
+	}
+}
+
+// hasten has all connections by a port that has changed made anew: also those that have failed long
+// ago, or are failing now, or were being made while it changed.
+func (a *adapter) hasten(why error) {
+	if a.failed.Load() {
+		return
+	}
+	if a.refresh() == nil {
+		for _, way := range *a.connections.Load() {
+			if way.gid != a.gid || way.lid != a.port.LID {
+				way.fail(why)
+			}
+		}
+	}
+	for _, p := range a.f.all() {
+		for _, t := range p.paths() {
+			if t.a == a {
+				t.advance()
+				t.hasten()
+			}
+		}
 	}
 }

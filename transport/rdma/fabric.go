@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -80,13 +79,19 @@ func (f *Fabric) open() ([]*adapter, error) {
 	if open := f.adapters(); len(open) > 0 || f.refused != nil {
 		return open, f.refused
 	}
-	var refused error
+	all, refused := f.choose()
 	var lines, left []string
-	slots := max(f.opts.Pool/longBytes/min(len(f.choices), MostPorts), 1)
-	for _, c := range f.choices {
+	for _, c := range all {
+		if c.slow != "" {
+			left = append(left, fmt.Sprintf("%s (%s)", c, c.slow))
+		}
+	}
+	choices := Fast(all)
+	slots := max(f.opts.Pool/longBytes/max(min(len(choices), MostPorts), 1), 1)
+	for _, c := range choices {
 		number := len(f.adapters())
 		if number == MostPorts {
-			left = append(left, c.String())
+			left = append(left, strings.TrimSuffix(fmt.Sprintf("%s (%s)", c, c.Why), " ()"))
 			continue
 		}
 		a, err := open(f, c, number, slots)
@@ -95,7 +100,7 @@ func (f *Fabric) open() ([]*adapter, error) {
 			lines = append(lines, fmt.Sprintf("rdma: %s cannot be used: %v", c, err))
 			continue
 		}
-		f.opts.Info("rdma: %s, GID %d (%v, %v)", c, c.GID.Index, c.GID.Kind, c.GID.Addr())
+		f.opts.Info("rdma: %s, GID %d (%v, %v)%s", c, a.gid.Index, a.gid.Kind, a.gid.Addr(), behind(c.Why))
 		f.adopt(a)
 	}
 	if len(f.adapters()) == 0 {
@@ -107,9 +112,29 @@ func (f *Fabric) open() ([]*adapter, error) {
 		f.opts.Warn("%s", line)
 	}
 	if len(left) > 0 {
-		f.opts.Info("rdma: a process uses %d ports, and not %s", MostPorts, strings.Join(left, ","))
+		f.opts.Info("rdma: a process uses %d ports at most, and not %s", MostPorts, strings.Join(left, ", "))
 	}
 	return f.adapters(), nil
+}
+
+// choose returns the ports again, now that it is known where the process is.
+func (f *Fabric) choose() ([]Choice, error) {
+	if f.opts.Seat == nil {
+		return f.choices, nil
+	}
+	if s := f.opts.Seat(); s != nil {
+		f.opts.Wishes.Seat = s
+		return Find(f.opts.Library, f.opts.Wishes)
+	}
+	return f.choices, nil
+}
+
+// behind returns a reason as the end of a line.
+func behind(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ", " + why
 }
 
 // Name implements transport.Fabric.
@@ -235,10 +260,15 @@ func (f *Fabric) channel(number uint32) *channel {
 	return nil
 }
 
-func (f *Fabric) all() []*pair {
+func (f *Fabric) all() []*pair { return f.appendPairs(nil) }
+
+func (f *Fabric) appendPairs(to []*pair) []*pair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.pairs))
+	for _, p := range f.pairs {
+		to = append(to, p)
+	}
+	return to
 }
 
 // Poll implements transport.Poller.

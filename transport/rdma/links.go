@@ -45,6 +45,7 @@ func (p *pair) offer(l *link) {
 		m.Channels = append(m.Channels, i)
 		c.in.Store(q)
 		way.a.bound.Add(1)
+		way.a.provide()
 		if last != nil {
 			last.way.a.bound.Add(-1)
 		}

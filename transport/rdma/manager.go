@@ -71,7 +71,8 @@ const (
 func (m *manager) run() {
 	defer close(m.done)
 	timer := time.NewTimer(later)
-	last := time.Now()
+	last, spare := time.Now(), map[*pair]bool{}
+	var pairs []*pair
 	for {
 		if m.attends.Load() > 0 {
 			m.f.arm()
@@ -83,7 +84,8 @@ func (m *manager) run() {
 		}
 		m.mu.Lock()
 		jobs, stirred, ended := m.jobs, m.stirred, m.ended
-		m.jobs, m.stirred = nil, map[*pair]bool{}
+		clear(spare)
+		m.jobs, m.stirred, spare = nil, spare, stirred // nothing is allocated while nothing happens
 		m.mu.Unlock()
 		for _, job := range jobs {
 			job()
@@ -99,7 +101,8 @@ func (m *manager) run() {
 			}
 		}
 		pause, byTCP := later, false
-		for _, p := range m.f.all() {
+		pairs = m.f.appendPairs(pairs[:0])
+		for _, p := range pairs {
 			if all || stirred[p] || p.hurries {
 				p.advance()
 			}

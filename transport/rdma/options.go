@@ -17,6 +17,8 @@ type Options struct {
 	Library verbs.Library
 	// Wishes says which ports are used.
 	Wishes Wishes
+	// Seat, if set, tells where the process is when the first link has adapters opened.
+	Seat func() *Seat
 	// Doorbell is the doorbell of this process; required.
 	Doorbell *park.Doorbell
 	// Pool is how much memory all ports together have for long fragments in each direction (8 MiB).

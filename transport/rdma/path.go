@@ -1,8 +1,10 @@
 package rdma
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -22,6 +24,7 @@ type path struct {
 	trial *trial    // a connection that is being made
 	epoch uint32    // of the last connection
 	again time.Time // when the next one is tried
+	eager bool      // by this side, whichever it is: its port has changed
 	pause time.Duration
 	tried bool // the first connection was decided on
 }
@@ -47,7 +50,7 @@ func (t *path) way() *connection {
 // begin makes a queue pair, and says so.
 func (t *path) begin(epoch uint32) {
 	p, a := t.pair, t.a
-	t.epoch = epoch
+	t.epoch, t.eager = epoch, false
 	way, err := t.make()
 	if err != nil {
 		p.say(message{Kind: sayBroken, Path: t.number, Epoch: epoch, Why: err.Error()})
@@ -57,8 +60,8 @@ func (t *path) begin(epoch uint32) {
 	}
 	t.trial = &trial{way: way, until: time.Now().Add(p.f.opts.Try)}
 	p.f.manager.attends.Add(1)
-	p.say(message{Kind: sayHello, Path: t.number, Epoch: epoch, End: &endpoint{LID: a.port.LID,
-		GID: a.place.GID.Value, MTU: a.port.MTU, Pair: way.qp.Number(), Sequence: way.sequence,
+	p.say(message{Kind: sayHello, Path: t.number, Epoch: epoch, End: &endpoint{LID: way.lid,
+		GID: way.gid.Value, MTU: a.port.MTU, Pair: way.qp.Number(), Sequence: way.sequence,
 		Pool: remotePool{At: a.in.memory.at, Key: a.in.region.Remote(), Slots: a.in.all}}})
 }
 
@@ -69,25 +72,62 @@ func (t *path) make() (*connection, error) {
 	switch {
 	case a.failed.Load():
 		return nil, fault.Wrap(fault.System, a.why, "%s has failed", a.place)
-	case len(table) >= a.room:
-		return nil, fault.New(fault.System, "%s has room for %d connections", a.place, a.room)
+	case len(table) >= a.room():
+		return nil, fault.New(fault.System, "%s has room for %d connections", a.place, a.room())
 	}
-	qp, err := a.context.NewPair(verbs.PairOptions{Completions: a.queue, Receives: a.receives, Posted: posted,
-		Inline: inlineBytes})
-	if err != nil {
+	if err := a.refresh(); err != nil {
 		return nil, err
 	}
-	way := &connection{path: t, a: a, qp: qp, inline: min(qp.Inline(), inlineBytes), sequence: rand.Uint32N(1 << 24)}
+	qp, err := a.newPair()
+	if err != nil {
+		a.refused(err)
+		return nil, err
+	}
+	way := &connection{path: t, a: a, qp: qp, gid: a.gid, lid: a.port.LID, inline: min(qp.Inline(), inlines[a.inline]),
+		sequence: rand.Uint32N(1 << 24)}
 	a.setConnection(qp.Number(), way)
 	return way, nil
 }
 
+// newPair makes a queue pair with as many bytes inline as the adapter grants, which is found out
+// once.
+func (a *adapter) newPair() (qp verbs.Pair, err error) {
+	for i := a.inline; i < len(inlines); i++ {
+		qp, err = a.context.NewPair(verbs.PairOptions{Completions: a.queue, Receives: a.receives, Posted: posted,
+			Inline: inlines[i]})
+		if err == nil {
+			a.inline = i
+			return qp, nil
+		}
+		// What adapters say of a limit; those that are short of memory may have it for less.
+		if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOMEM) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// refused says, once, that an adapter which could be opened makes no pairs.
+func (a *adapter) refused(err error) {
+	if !a.warned {
+		a.warned = true
+		a.f.opts.Warn("rdma: %s is open, but gives no queue pair, and carries nothing: %v", a.place, err)
+	}
+}
+
 // meet connects with the queue pair of the peer.
 func (t *path) meet(m *message) {
-	if m.Epoch < t.epoch || m.Epoch == t.epoch && t.trial == nil {
-		return // that one has failed here already
+	if m.Epoch < t.epoch {
+		return
+	}
+	if m.Epoch == t.epoch && t.trial == nil { // that one has failed here already, perhaps before the peer has tried it
+		if t.up.Load() == nil {
+			t.pair.say(message{Kind: sayBroken, Path: t.number, Epoch: t.epoch, Why: "it has failed already"})
+		}
+		return
 	}
 	if m.Epoch > t.epoch {
+		t.pause = 0 // the peer has a reason
 		t.drop(fault.New(fault.System, "the peer has begun anew"))
 		t.begin(m.Epoch)
 	}
@@ -97,11 +137,12 @@ func (t *path) meet(m *message) {
 	}
 	a, end, way := t.a, m.End, trial.way
 	way.pool = end.Pool
-	err := way.qp.Connect(verbs.Connection{Port: a.place.Port.Number, GID: a.place.GID.Index,
+	err := way.qp.Connect(verbs.Connection{Port: a.place.Port.Number, GID: way.gid.Index,
 		MTU: min(a.port.MTU, end.MTU), Sequence: way.sequence,
 		Timing: opts.timing(), Class: opts.Class, Service: opts.Service,
 		Remote: verbs.Remote{Pair: end.Pair, Sequence: end.Sequence, LID: end.LID, GID: end.GID}})
 	if err != nil {
+		a.refused(err)
 		t.broken(err)
 		return
 	}
@@ -116,7 +157,7 @@ func (t *path) advance() {
 		t.broken(way.broken.Load().err)
 	}
 	idle := t.trial == nil && t.up.Load() == nil
-	if idle && t.pair.first && !t.pair.bye && !t.again.IsZero() && time.Now().After(t.again) {
+	if idle && (t.pair.first || t.eager) && !t.pair.bye && !t.again.IsZero() && !time.Now().Before(t.again) {
 		t.begin(t.epoch + 1)
 	}
 }
@@ -176,8 +217,19 @@ func (t *path) broken(err error) {
 		p.f.opts.Warn("rdma: a path to %s has broken, and %s takes over when tcp has sent %d fragments again: %v",
 			p.who(), others, again, err)
 	}
+	t.a.stale.Store(true)
 	t.postpone()
 	t.decide(err)
+}
+
+// hasten tries the next connection at once, by this side: the port has changed, perhaps for the
+// better.
+func (t *path) hasten() {
+	t.pause = 0
+	if !t.again.IsZero() {
+		t.again, t.eager = time.Now(), true
+		t.advance()
+	}
 }
 
 // postpone has the next connection tried after a pause.

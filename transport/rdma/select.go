@@ -22,7 +22,8 @@ const (
 	MostRetries    = 6
 )
 
-// MostPorts is how many ports of a machine a process uses at most: the first ones of Select.
+// MostPorts is how many ports of a machine a process uses at most: the first ones of Select that
+// it can open.
 const MostPorts = 4
 
 // Limits of what packets carry.
@@ -36,6 +37,7 @@ type Wishes struct {
 	Adapters Adapters
 	GID      int    // index in the tables of all ports, or AnyGID
 	Family   string // of RoCE's addresses, where Select chooses: "ipv4", "ipv6" or "" for any
+	Seat     *Seat  // of the process, nil if nothing is known
 }
 
 // Choice is a port to use, and its GID to use.
@@ -43,13 +45,16 @@ type Choice struct {
 	Device string
 	Port   verbs.Port
 	GID    verbs.GID
+	Why    string // it was chosen: how near it is
+
+	order
 }
 
 // String returns "mlx5_0:1".
 func (c Choice) String() string { return fmt.Sprintf("%s:%d", c.Device, c.Port.Number) }
 
-// Select returns the ports that are active, allowed and have a GID that fits, in the order of the
-// devices. If there is none, the error says why for each port.
+// Select returns the ports that are active, allowed and have a GID that fits. Those that a process
+// uses come first (near.go). If there is none, the error says why for each port.
 //
 // Of a port of RoCE it prefers the GIDs that reach furthest: of RoCE v2, which is routed, with an
 // IPv4 address, then with an IPv6 address, then with one that is valid on the link only; then those
@@ -61,7 +66,7 @@ func Select(devices []verbs.Device, w Wishes) ([]Choice, error) {
 		for _, port := range device.Ports {
 			gid, why := w.gidOf(device.Name, port)
 			if why == "" {
-				chosen = append(chosen, Choice{device.Name, port, gid})
+				chosen = append(chosen, w.choice(&device, port, gid, len(chosen)))
 			} else {
 				reasons = append(reasons, fmt.Sprintf("%s:%d %s", device.Name, port.Number, why))
 			}
@@ -69,7 +74,7 @@ func Select(devices []verbs.Device, w Wishes) ([]Choice, error) {
 	}
 	switch {
 	case len(chosen) > 0:
-		return chosen, nil
+		return rank(chosen, w.Seat), nil
 	case len(reasons) == 0:
 		return nil, fault.New(fault.NotSupported, "rdma: this machine has no adapter")
 	}

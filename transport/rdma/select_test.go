@@ -70,7 +70,7 @@ func TestSelect(t *testing.T) {
 		t.Run(each.name, func(t *testing.T) {
 			adapters, err := ParseAdapters(each.adapters)
 			require.NoError(t, err)
-			chosen, err := Select(each.devices, Wishes{adapters, each.gid, each.family})
+			chosen, err := Select(each.devices, Wishes{Adapters: adapters, GID: each.gid, Family: each.family})
 			if each.want == nil {
 				require.ErrorIs(t, err, fault.NotSupported)
 				for _, why := range each.why {

@@ -3,9 +3,11 @@
 package verbs
 
 import (
+	"path/filepath"
 	"syscall"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo/probe"
 )
 
 // Devices implements Library. An adapter that cannot be opened is left out, unless that is so with
@@ -64,7 +66,8 @@ func (l *library) describe(handle uintptr, name string) (Device, error) {
 	if errno := l.queryDevice(handle, &attr); errno != 0 {
 		return Device{}, refused(errno, "limits of %s", name)
 	}
-	d := Device{Name: name, Node: l.nodeOf(name), PCI: l.busOf(name), Pairs: int(attr.pairs),
+	d := Device{Name: name, Node: l.nodeOf(name), PCI: l.busOf(name),
+		Path: probe.BusPath(filepath.Join(l.sysfs, name, "device")), Pairs: int(attr.pairs),
 		Entries: int(attr.entries), Posted: int(attr.posted), Receive: int(attr.receives), Regions: int(attr.regions)}
 	for number := 1; number <= int(attr.ports); number++ {
 		port, err := l.port(handle, name, number)

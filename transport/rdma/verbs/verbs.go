@@ -12,14 +12,15 @@ type Library interface {
 
 // Device describes an adapter.
 type Device struct {
-	Name    string // "mlx5_0"
-	Node    int    // of memory that it is near to, -1 if unknown
-	PCI     string // "0000:65:00.0", empty if it has none
-	Pairs   int    // at most
-	Entries int    // of one completion queue, at most
-	Posted  int    // to one pair, at most
-	Receive int    // entries of one shared receive queue, at most
-	Regions int    // at most
+	Name    string   // "mlx5_0"
+	Node    int      // of memory that it is near to, -1 if unknown
+	PCI     string   // "0000:65:00.0", empty if it has none
+	Path    []string // on the PCI bus, from the root complex to itself (probe.BusPath); nil if unknown
+	Pairs   int      // at most
+	Entries int      // of one completion queue, at most
+	Posted  int      // to one pair, at most
+	Receive int      // entries of one shared receive queue, at most
+	Regions int      // at most
 	Ports   []Port
 }
 

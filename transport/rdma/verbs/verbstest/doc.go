@@ -27,6 +27,6 @@
 //
 // Cut and CutPort lose packets: who has sent tries again, and then gives up; the other side notices
 // nothing. Refuse makes calls fail, Complete lets writes and arrivals end with any status, Notices
-// makes notices late, lost or double, SetPort, Fatal and Raise are events of an adapter, and Kill
-// ends a host as the death of its process does. Carried says how much has gone by a port.
+// makes notices late, lost or double, SetPort, Renumber, Fatal and Raise are events of an adapter,
+// and Kill ends a host as the death of its process does. Carried says how much has gone by a port.
 package verbstest

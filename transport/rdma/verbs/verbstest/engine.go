@@ -191,22 +191,41 @@ type place struct {
 // peer returns the pair at the other end, if it is there and packets get through, cuts aside.
 func (n *Network) peer(p *pair) *pair {
 	own, remote := p.c.a.port(p.own.Port), &p.own.Remote
-	kind := gid(own, p.own.GID).Kind
+	from := gid(own, p.own.GID)
+	if from == nil { // the port has other addresses now
+		return nil
+	}
+	kind := from.Kind
 	to := address{gid: remote.GID, kind: kind}
 	if remote.GID == [16]byte{} {
 		to = address{lid: remote.LID}
 	}
 	at, ok := n.places[to]
+	if by, there := n.places[address{lid: remote.LID}]; !own.Ethernet && (!there || by != at) {
+		return nil // a route leads to the subnet, the LID to the port
+	}
 	if !ok || !own.Active || !at.port.Active || at.a.fatal.Load() {
 		return nil
 	}
 	q := at.a.pairs[remote.Pair]
-	if q == nil || q.state.Load() == fresh || q.own.Port != at.port.Number || gid(at.port, q.own.GID).Kind != kind ||
+	if q == nil || q.state.Load() == fresh || q.own.Port != at.port.Number || !q.expects(own, from) ||
 		q.own.Remote.Pair != p.number || q.own.Sequence != remote.Sequence ||
 		q.own.Remote.Sequence != p.own.Sequence || q.own.MTU != p.own.MTU {
 		return nil
 	}
 	return q
+}
+
+// expects reports whether packets of a pair have the addresses that q was told of.
+func (q *pair) expects(port *verbs.Port, from *verbs.GID) bool {
+	own, remote := gid(q.port(), q.own.GID), &q.own.Remote
+	switch {
+	case own == nil || own.Kind != from.Kind:
+		return false
+	case remote.GID == [16]byte{}:
+		return remote.LID == port.LID
+	}
+	return remote.GID == from.Value
 }
 
 // fail moves a pair to the error state, and tells its host.

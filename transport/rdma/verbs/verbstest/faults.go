@@ -212,6 +212,38 @@ func (n *Network) SetPort(host, adapter, port int, active bool) {
 	n.stir()
 }
 
+// Renumber gives a port other addresses, as a renewed lease or another subnet manager does: its
+// GIDs have other values; on Ethernet they lie so many places behind those of before, and on
+// InfiniBand the port has another LID, too. Packets to and from what there was before are lost.
+// With event, all that have the adapter open hear of it.
+func (n *Network) Renumber(host, adapter, port, places int, event bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := n.hosts[host].adapters[adapter]
+	p, e := a.port(port), verbs.Event{Kind: verbs.GIDChange, Port: port}
+	n.renumbered++
+	for i := range p.GIDs {
+		g := &p.GIDs[i]
+		delete(n.places, address{gid: g.Value, kind: g.Kind})
+		if p.Ethernet {
+			g.Index += places
+		}
+		g.Value[12] += byte(n.renumbered) // 10.x.x.x, where it is mapped
+	}
+	if p.LID != 0 {
+		delete(n.places, address{lid: p.LID})
+		for ok := true; ok; _, ok = n.places[address{lid: p.LID}] {
+			p.LID++
+		}
+		e.Kind = verbs.LIDChange
+	}
+	n.addPort(a, p)
+	if event {
+		a.raise(e)
+	}
+	n.stir()
+}
+
 // Raise gives an event to all that have an adapter open.
 func (n *Network) Raise(host, adapter int, e verbs.Event) {
 	n.mu.Lock()

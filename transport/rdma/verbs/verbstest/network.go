@@ -37,7 +37,7 @@ type Options struct {
 	Posted  int   // to a pair; 8192
 	Receive int   // entries of a shared receive queue; 32768
 	Regions int   // 4096
-	Inline  int   // bytes that a write may carry inline; 220
+	Inline  int   // bytes that a write may carry inline; 220. Negative: none
 }
 
 // ensureDefaults replaces zeros.
@@ -55,7 +55,7 @@ func (o *Options) ensureDefaults() {
 	o.Posted = cmp.Or(o.Posted, 8192)
 	o.Receive = cmp.Or(o.Receive, 32768)
 	o.Regions = cmp.Or(o.Regions, 4096)
-	o.Inline = cmp.Or(o.Inline, 220)
+	o.Inline = max(cmp.Or(o.Inline, 220), 0)
 }
 
 // Network is machines with adapters, and what connects them.
@@ -81,6 +81,8 @@ type Network struct {
 	late    []late     // notices that are not yet given
 	steps   []step     // of the engine, to choose from
 	streams uint64     // random ones so far
+
+	renumbered int // ports
 }
 
 // New makes a network. Close ends it.

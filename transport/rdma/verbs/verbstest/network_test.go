@@ -34,6 +34,7 @@ func TestConformance(t *testing.T) {
 		{"OneHost", 0, Options{Seed: 2, Hosts: 1}},
 		{"InfiniBand", 1, Options{Seed: 3, InfiniBand: true}},
 		{"NoDelay", 1, Options{Seed: 4, Delay: -1, Adapters: 2, Ports: 2}},
+		{"NoInline", 1, Options{Seed: 5, Inline: -1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			Run(t, func(t *testing.T) (a, b verbs.Library) {

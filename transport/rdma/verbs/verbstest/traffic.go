@@ -152,7 +152,7 @@ func (f *flow) advance() error {
 		}
 		to := addressOf(f.peer.memory) + uint64(f.base+slot*slotBytes)
 		w := verbs.Write{To: to, Key: f.peer.region.Remote(), Tell: true, Immediate: uint32(f.sent)}
-		w.Inline = len(m) <= benchInline
+		w.Inline = len(m) <= f.e.inline
 		if f.sent++; f.random.IntN(2) == 0 {
 			w.From = [2]verbs.Piece{piece(0, first), piece(first, len(m))}
 		} else {
