@@ -137,7 +137,9 @@ func (c *Comm) earlier(peer int) (mine, theirs pastCall, found bool) {
 	tick := time.NewTicker(compareTick)
 	defer tick.Stop()
 	left := false
-	for end, again, pause := now()+int64(answerFor), int64(0), int64(compareEvery); ; <-tick.C {
+	// It is told in any case: this rank may know enough already, and leave.
+	link.Tell(c.callsMessage(controlCompare))
+	for end, again, pause := now()+int64(answerFor), now()+int64(compareEvery), int64(compareEvery); ; <-tick.C {
 		c.compare() // the peer may wait in the same way
 		k.mu.Lock()
 		calls := k.comparison.heard[peer]

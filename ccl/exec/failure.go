@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -192,6 +193,13 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	if same || uint32(m[0]) != uint32(mine[0]) { // the calls that differ are earlier ones, or the plans of this one
 		if a, b, ok := c.earlier(peer); ok {
 			return c.different(peer, a, b)
+		}
+		// It may have found that first, and left.
+		if gone := (*fault.Error)(nil); errors.As(c.opts.Links[peer].Err(), &gone) && len(gone.Left) > 0 {
+			told, wrong := fault.ParseReport(gone.Left, c.rank, c.size)
+			if wrong == nil && told.Code == fault.Mismatch {
+				return told
+			}
 		}
 	}
 	if same {

@@ -217,7 +217,8 @@ func TestSilent(t *testing.T) {
 // sides.
 func TestDamage(t *testing.T) {
 	var told warnings
-	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) { o.Checksum, o.Warn = true, told.warn })
+	a, b, doorbellA, doorbellB := ordered(t, func(o *Options) { o.Checksum = true })
+	b.opts.Warn = told.warn
 	var clock atomic.Int64
 	b.now = func() time.Time { return time.Unix(clock.Load(), 0) }
 	viaA, addressA := newRelay(t, a)
