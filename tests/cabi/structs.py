@@ -14,7 +14,8 @@ class Call(ctypes.Structure):
     _fields_ = [("coll", ctypes.c_int32), ("dtype", ctypes.c_int32), ("redop", ctypes.c_int32),
                 ("root", ctypes.c_int32), ("tag", ctypes.c_uint32), ("n_in", ctypes.c_uint32),
                 ("n_out", ctypes.c_uint32), ("batch", ctypes.c_uint32), ("inputs", ctypes.POINTER(Block)),
-                ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double), ("timeout_ns", ctypes.c_int64)]
+                ("outputs", ctypes.POINTER(Block)), ("factor", ctypes.c_double), ("timeout_ns", ctypes.c_int64),
+                ("key", ctypes.c_uint64), ("within", ctypes.c_uint64)]
 
 
 class GroupOptions(ctypes.Structure):

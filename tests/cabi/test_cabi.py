@@ -392,7 +392,10 @@ def test_bad_arguments(lib, pair):
                            ({"timeout_ns": 0}, "timeout"), ({"coll": -1}, "collective -1")]:
         code, text = run(**changes)
         assert code != OK and words in text, (changes, code, text)
-    assert lib.goccl_run(ctypes.c_uint64(12345), None, *WHOLE, ctypes.byref(error)) == CLOSED
+    call, block = all_reduce_call(values)
+    assert lib.goccl_run(ctypes.c_uint64(12345), ctypes.byref(call), *WHOLE, ctypes.byref(error)) == CLOSED
+    assert lib.goccl_run(pair[0], None, *WHOLE, ctypes.byref(error)) == INVALID
+    assert error.text == b"goccl: invalid argument: call is NULL"
 
 
 def test_refused_at_open(lib):
