@@ -211,7 +211,7 @@ func (c *Comm) advanceKeyed() bool {
 		case err != nil:
 			c.fail(op, err)
 			return true
-		case done && k.flying == 0:
+		case done && k.flying == 0 && !k.ready: // otherwise it comes again
 			c.endKeyed(op, nil)
 		}
 	}
