@@ -118,7 +118,9 @@ func (c *Comm) Abort(err *fault.Error) {
 	if err.Code == fault.Aborted {
 		err = c.withInquiry(err)
 	}
-	c.stop.CompareAndSwap(nil, err) // model: abortStop
+	if c.stop.CompareAndSwap(nil, err) { // model: abortStop
+		c.told.Store(true) // model: none: who aborts knows why
+	}
 	var pace park.Spinner
 	for !c.lock.CompareAndSwap(0, 1) { // model: abortLock
 		c.opts.Doorbell.Ring()

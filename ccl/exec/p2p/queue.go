@@ -42,8 +42,8 @@ type message struct {
 
 	peer   int // the source, or the destination
 	tag    uint64
+	head   int // of a rendezvous: how many of its first bytes follow the request
 	eager  bool
-	head   int  // of a rendezvous: how many of its first bytes follow the request
 	orphan bool // its request was cancelled; Engine.debts counts it
 	owe    kind // the answer to send, while in peer.owed
 	stage  stage
