@@ -176,5 +176,6 @@ func Print(call *Call, seq uint64) transport.Meta {
 // DescribePrint formats a result of Print, of any rank, as a person would write the call.
 func DescribePrint(m transport.Meta) string {
 	f, _ := decode(m)
+	f.phase = phaseOf(0) // it has none, which would stand for the exchange of lengths
 	return f.describe(askLength)
 }
