@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"fmt"
 	"errors"
 	"net/netip"
 	"strings"
@@ -149,7 +150,7 @@ func TestPortRange(t *testing.T) {
 		f, err := New(o)
 		if err != nil {
 			require.ErrorIs(t, err, fault.System)
-			require.ErrorContains(t, err, "every one of the range")
+			require.ErrorContains(t, err, fmt.Sprintf("every port of GOCCL_PORT=%d-%d is taken", first, first+2))
 			break
 		}
 		defer f.Close()
