@@ -1,8 +1,8 @@
 package tcp
 
 import (
-	"fmt"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
