@@ -2,6 +2,7 @@ package ccl_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -55,6 +56,9 @@ func TestAnOperationOutlastsAWait(t *testing.T) {
 					require.NoError(t, err)
 					require.ErrorIs(t, work.Unended(), ccl.Timeout)
 					require.ErrorContains(t, work.Unended(), "seq 1: timeout: the time of this wait is over")
+					require.Eventually(t, func() bool { // another thread may drive just now
+						return strings.Contains(work.Unended().Error(), "So far rank 1")
+					}, 10*time.Second, time.Millisecond)
 				}
 				each(t, 2, func(rank int) error {
 					if rank == 0 {

@@ -95,6 +95,9 @@ func (c *Comm) timedOut(op *Op) *fault.Error {
 			first = b.Peer
 		}
 	}
+	if text == "" {
+		text = "it does not end"
+	}
 	if f.counting {
 		text += ", while the lengths of blocks were exchanged"
 	}

@@ -186,8 +186,23 @@ func (op *Op) explain(err error) *fault.Error {
 	return f.In(op.comm.label(), op.describe())
 }
 
-// Unended returns the error of a wait that the operation has outlasted.
-func (op *Op) Unended() *fault.Error { return op.explain(fault.Unended()) }
+// Unended returns the error of a wait that the operation has outlasted. It says what the operation
+// waits for, unless another thread drives.
+func (op *Op) Unended() *fault.Error {
+	e, c := fault.Unended(), op.comm
+	if c.lock.CompareAndSwap(0, 1) { // model: none: as a driver that finds nothing to do
+		if c.broken == nil && pending(op.state.Load()) { // model: none: as above
+			why := c.timedOut(op)
+			if e.Text += ". So far "; !op.call.Coll.Valid() && why.Peer != fault.NoPeer {
+				e.Text += "rank " + strconv.Itoa(why.Peer) + ": "
+			}
+			e.Text += why.Text
+		}
+		c.unlock()
+		c.handOver()
+	}
+	return op.explain(e)
+}
 
 var start = time.Now()
 
