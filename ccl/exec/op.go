@@ -187,10 +187,15 @@ func (op *Op) explain(err error) *fault.Error {
 }
 
 // Unended returns the error of a wait that the operation has outlasted. It says what the operation
-// waits for, unless another thread drives.
+// waits for, unless another thread goes on driving.
 func (op *Op) Unended() *fault.Error {
 	e, c := fault.Unended(), op.comm
-	if c.lock.CompareAndSwap(0, 1) { // model: none: as a driver that finds nothing to do
+	mine := c.lock.CompareAndSwap(0, 1) // model: none: as a driver that finds nothing to do
+	for until := now() + int64(20*time.Millisecond); !mine && now() < until; {
+		time.Sleep(100 * time.Microsecond)
+		mine = c.lock.CompareAndSwap(0, 1) // model: none: as above
+	}
+	if mine {
 		if c.broken == nil && pending(op.state.Load()) { // model: none: as above
 			why := c.timedOut(op)
 			if e.Text += ". So far "; !op.call.Coll.Valid() && why.Peer != fault.NoPeer {
