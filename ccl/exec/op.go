@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
 )
 
 const (
@@ -191,8 +192,9 @@ func (op *Op) explain(err error) *fault.Error {
 func (op *Op) Unended() *fault.Error {
 	e, c := fault.Unended(), op.comm
 	mine := c.lock.CompareAndSwap(0, 1) // model: none: as a driver that finds nothing to do
+	var pace park.Spinner
 	for until := now() + int64(20*time.Millisecond); !mine && now() < until; {
-		time.Sleep(100 * time.Microsecond)
+		pace.Relax()
 		mine = c.lock.CompareAndSwap(0, 1) // model: none: as above
 	}
 	if mine {
