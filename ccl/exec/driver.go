@@ -54,7 +54,8 @@ func (c *Comm) advance() bool {
 		moved = c.p2p.Advance() || moved
 	}
 	if len(c.stirred) > 0 {
-		moved = c.advanceKeyed() || moved
+		c.advanceKeyed()
+		moved = true
 	}
 	return moved
 }

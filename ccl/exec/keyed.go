@@ -192,7 +192,7 @@ func (c *Comm) keyedDone(req *p2p.Request, err error) {
 
 // advanceKeyed moves on the keyed operations that were stirred, of which there are some. The caller
 // holds the lock.
-func (c *Comm) advanceKeyed() bool {
+func (c *Comm) advanceKeyed() {
 	for i := 0; i < len(c.stirred); i++ { // more may be stirred in the loop
 		op := c.stirred[i]
 		k := op.keyed
@@ -210,14 +210,13 @@ func (c *Comm) advanceKeyed() bool {
 		switch {
 		case err != nil:
 			c.fail(op, err)
-			return true
+			return
 		case done && k.flying == 0 && !k.ready: // otherwise it comes again
 			c.endKeyed(op, nil)
 		}
 	}
 	clear(c.stirred)
 	c.stirred = c.stirred[:0]
-	return true
 }
 
 // compare checks the signature of the left neighbour.
