@@ -203,6 +203,7 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 		if gone := (*fault.Error)(nil); errors.As(c.opts.Links[peer].Err(), &gone) && len(gone.Left) > 0 {
 			told, wrong := fault.ParseReport(gone.Left, c.rank, c.size)
 			if wrong == nil && told.Code == fault.Mismatch {
+				c.weigh(told)
 				return told
 			}
 		}
