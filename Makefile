@@ -211,7 +211,7 @@ race-long: setup ## What test-race runs, twenty times in random order (40 minute
 	@$(GO_ENV) go test -race -short -count=20 -shuffle=on -timeout=120m $(RACE)
 
 .PHONY: sanitize
-sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of works, futures, groups, sparse, memory, hooks, exit (SANITIZERS=thread)
+sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of works, futures, callbacks, groups, sparse, memory, hooks, exit (SANITIZERS=thread)
 	@$(GO_ENV) $$VENV/bin/python ci/sanitize.py $(SANITIZERS)
 
 .PHONY: model

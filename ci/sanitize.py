@@ -18,7 +18,7 @@ ROOT = pathlib.Path(os.environ["ROOT"])
 FOLDER = pathlib.Path(os.environ["LOGS"]).parent / "sanitize"
 CXX = os.environ.get("CXX", "c++").split()
 TESTS = [*(f"tests/python/test_{name}.py"
-           for name in ("works", "groups", "sparse", "regroup", "observers", "registered")),
+           for name in ("works", "callbacks", "groups", "sparse", "regroup", "observers", "registered")),
          "tests/features/test_exit.py --long"]
 LIMIT = 900  # seconds for one file of tests
 

@@ -31,7 +31,7 @@ def handled(number):
 
 # A thread that calls Go gets a signal stack, if it has none. Go handles these signals itself, for its own threads, and passes on what is not its own; SIGUSR2 is for records (docs/flight.md).
 OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGPIPE, signal.SIGURG, signal.SIGUSR2, signal.SIGSYS,
-       signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSTKFLT}
+       signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, 16}  # 16 is SIGSTKFLT, which Python names from 3.11 on
 
 TABLE = {
     "limits": lambda: {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")},
