@@ -2,6 +2,7 @@
 # Makes build/gpu-bundle, and goccl-gpu-VERSION-linux-MACHINE.tar.gz of it: what ci/gpu.sh needs on a machine with a
 # GPU, torch and a C++ compiler, but without Go and a network. gpu_bundle.sh [FOLDER]: there instead.
 set -euo pipefail
+python=${PYTHON:-} # the caller's; with PYTHON_VERSION ci/env.sh has another meaning for it
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$ROOT"
 most=$((60 << 20)) # bytes of the archive
@@ -9,7 +10,7 @@ out=${1:-$ROOT/build/gpu-bundle}
 name=goccl-gpu
 folder=$out/$name
 archive=$out/$name-$(cat python/goccl/VERSION)-linux-$(uname -m).tar.gz
-python=${PYTHON:-$VENV/bin/python}
+python=${python:-$VENV/bin/python}
 rm -rf "$folder" "$archive"
 mkdir -p "$folder"
 

@@ -28,8 +28,9 @@ def script(name, monkeypatch):
 
 def environment(torch):
     """Returns exit code, output and messages of a script that reads ci/env.sh with TORCH set."""
+    settings = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "PYTHON_VERSION")}
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", '. ci/env.sh; echo "$TORCH $VENV $RECORDS"'], cwd=ROOT,
-                          text=True, capture_output=True, timeout=60, env={**os.environ, "TORCH": torch})
+                          text=True, capture_output=True, timeout=60, env={**settings, "TORCH": torch})
     return done.returncode, done.stdout.strip(), done.stderr
 
 
