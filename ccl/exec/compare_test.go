@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -83,6 +84,27 @@ func TestTheLastCallIsComparedAtTheEnd(t *testing.T) {
 			return c.Close()
 		})
 	}
+}
+
+// TestTwoReasonsAtOnce has a rank find, in one look, that its last call differs from a peer's, and
+// that this peer has left for that reason. It gives its window back once: the third rank reads it.
+func TestTwoReasonsAtOnce(t *testing.T) {
+	const ranks = 3
+	comms := join(t, "inproc", ranks, plans{dtype.Broadcast: catalogued("window")}.of)
+	each(t, ranks, func(rank int) error {
+		v := view{coll: dtype.Broadcast, typ: dtype.F32, root: rank, length: func(plan.Extent) int { return 100 }}
+		return comms[rank].Run(v.call(ranks, rank))
+	})
+	before := mem.InUse()
+	first, second := exec.Calls(comms[0]), exec.Calls(comms[1])
+	exec.Held(comms[0], func() {
+		exec.Hear(comms[1], 0, first)
+		exec.Hear(comms[0], 1, second)
+		require.Eventually(t, func() bool { return comms[0].Gone(1) != nil }, 10*time.Second, time.Millisecond)
+	})
+	require.Eventually(t, func() bool { return comms[0].Check() != nil }, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, comms[0].Failure(), fault.Mismatch)
+	require.Equal(t, before, mem.InUse(), "a window that rank 2 reads is gone")
 }
 
 // pair joins two ranks that broadcast from rank 0.

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"runtime"
+
 	"github.com/goccl/goccl/ccl/program"
 )
 
@@ -55,4 +57,19 @@ func Compared(c *Comm) bool {
 	c.opts.Control.mu.Lock()
 	defer c.opts.Control.mu.Unlock()
 	return c.opts.Control.comparison.pause != 0
+}
+
+// Calls is the control message in which c tells its last calls.
+func Calls(c *Comm) (message []byte) {
+	Held(c, func() { message = c.callsMessage(controlCalls) })
+	return message
+}
+
+// Held keeps every thread from driving c while f runs.
+func Held(c *Comm, f func()) {
+	for !c.lock.CompareAndSwap(0, 1) {
+		runtime.Gosched()
+	}
+	f()
+	c.unlock()
 }

@@ -146,8 +146,11 @@ func (c *Comm) Close() error {
 }
 
 // breakOff ends the Comm for good: a failed collective leaves channels in a state that no later
-// operation could use. The peers are told why.
+// operation could use. The peers are told why. The first reason counts: one look can find several.
 func (c *Comm) breakOff(err *fault.Error) {
+	if c.broken != nil {
+		return
+	}
 	c.broken = err
 	why := c.ending.report
 	if why == nil && err.Code != fault.Closed {
