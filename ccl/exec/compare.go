@@ -181,6 +181,9 @@ func (c *Comm) ConfirmNow() error {
 	return c.untold()
 }
 
+// Told notes that a caller has heard why the Comm has ended, from the layer above.
+func (c *Comm) Told() { c.told.Store(true) } // model: none: it only tells
+
 // untold returns the mismatch with which the Comm has ended, unless a call has told of it.
 func (c *Comm) untold() error {
 	if why := c.Failure(); why != nil && why.Code == fault.Mismatch && !c.told.Swap(true) { // model: none: tells

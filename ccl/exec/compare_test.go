@@ -104,6 +104,8 @@ func TestTwoReasonsAtOnce(t *testing.T) {
 	})
 	require.Eventually(t, func() bool { return comms[0].Check() != nil }, 10*time.Second, time.Millisecond)
 	require.ErrorIs(t, comms[0].Failure(), fault.Mismatch)
+	comms[1].Told()
+	require.NoError(t, comms[1].Close(), "its caller knows")
 	require.Equal(t, before, mem.InUse(), "a window that rank 2 reads is gone")
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 )
@@ -27,6 +28,12 @@ func (g *Group) fail(err error) *fault.Error {
 	g.release(true)
 	g.opts.Thread.bell.Ring()
 	return f
+}
+
+// ended is the error of a call that the failure of the group has refused: its caller hears of it.
+func (g *Group) ended(call *exec.Call, f *fault.Error) *fault.Error {
+	g.comm.Told()
+	return f.In(g.label(), call.String())
 }
 
 // explain adds to an error which rank and call it happened in.

@@ -273,7 +273,7 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.failure.Load(); f != nil {
-		return nil, f.In(g.label(), call.String())
+		return nil, g.ended(call, f)
 	}
 	if g.closed {
 		return nil, fault.New(fault.Closed, "%s: the device group is closed", g.label())
@@ -316,7 +316,7 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		f := g.fail(err)
 		way.abandon(o, on)
 		o.letGo()
-		return nil, f.In(g.label(), call.String())
+		return nil, g.ended(call, f)
 	}
 	return o, nil
 }
@@ -339,7 +339,7 @@ func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*O
 	}
 	o, err := g.take(call, cut{pieces: pieces})
 	if err != nil { // the others capture the call
-		return nil, g.fail(err).In(g.label(), call.String())
+		return nil, g.ended(call, g.fail(err))
 	}
 	o.captured = true
 	o.note(call)
@@ -349,7 +349,7 @@ func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*O
 		f := g.fail(err)
 		o.finish(f)
 		o.letGo()
-		return nil, f.In(g.label(), call.String())
+		return nil, g.ended(call, f)
 	}
 	o.finish(nil)
 	g.opts.Thread.bell.Ring() // the thread compares what the ranks have called

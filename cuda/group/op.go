@@ -123,9 +123,11 @@ func (o *Op) Wait(d time.Duration) (bool, error) {
 func (o *Op) failed() error {
 	switch o.state.Load() {
 	case opFailed:
+		o.g.comm.Told()
 		return o.err
 	case opPending:
 		if f := o.g.failure.Load(); f != nil {
+			o.g.comm.Told()
 			return o.explain(f)
 		}
 	}
