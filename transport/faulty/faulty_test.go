@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func wrapped(t *testing.T, n *Network) (*Fabric, *park.Doorbell) {
+func wrapped(t *testing.T, n *Network) (transport.Fabric, *park.Doorbell) {
 	t.Helper()
 	doorbell := park.NewDoorbell()
 	f, err := tcp.New(tcp.Options{Doorbell: doorbell, Interfaces: "lo"})
@@ -92,13 +92,13 @@ func TestConformanceDisturbed(t *testing.T) {
 }
 
 // join links rank 0 of a with rank 1 of b.
-func join(t *testing.T, a, b *Fabric) (la, lb transport.Link) {
+func join(t *testing.T, a, b transport.Fabric) (la, lb transport.Link) {
 	t.Helper()
 	return joinHearing(t, a, b, nil)
 }
 
 // joinHearing is join with a handler of rank 1.
-func joinHearing(t *testing.T, a, b *Fabric, handler func([]byte)) (la, lb transport.Link) {
+func joinHearing(t *testing.T, a, b transport.Fabric, handler func([]byte)) (la, lb transport.Link) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -126,12 +126,14 @@ func send(t *testing.T, ch transport.Channel, text string) {
 }
 
 // await only sleeps on the doorbell, so that a fault that does not ring shows as a hang.
-func await(t *testing.T, f *Fabric, doorbell *park.Doorbell, look func() bool) {
+func await(t *testing.T, f transport.Fabric, doorbell *park.Doorbell, look func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		ticket := doorbell.Prepare()
-		f.Arm()
-		f.Poll()
+		if p, ok := f.(transport.Poller); ok {
+			p.Arm()
+			p.Poll()
+		}
 		if look() {
 			doorbell.Cancel()
 			return
@@ -141,7 +143,7 @@ func await(t *testing.T, f *Fabric, doorbell *park.Doorbell, look func() bool) {
 	}
 }
 
-func receive(t *testing.T, f *Fabric, doorbell *park.Doorbell, ch transport.Channel) string {
+func receive(t *testing.T, f transport.Fabric, doorbell *park.Doorbell, ch transport.Channel) string {
 	t.Helper()
 	var text string
 	await(t, f, doorbell, func() bool {
@@ -217,7 +219,7 @@ func TestLateWakes(t *testing.T) {
 	la, lb := join(t, f, f)
 	slept := func(l transport.Link) time.Duration {
 		begin, ticket := time.Now(), doorbell.Prepare()
-		l.Notify()
+		l.(transport.Lender).Notify()
 		doorbell.Sleep(ticket, 10*time.Second)
 		return time.Since(begin)
 	}

@@ -107,12 +107,6 @@ func NewNetwork(faults ...Fault) *Network {
 	return &Network{faults: faults, cuts: map[cutKey]*cut{}}
 }
 
-// Wrap returns a fabric around inner, whose process has the given doorbell.
-func (n *Network) Wrap(inner transport.Fabric, doorbell *park.Doorbell) *Fabric {
-	p, _ := inner.(transport.Poller)
-	return &Fabric{network: n, inner: inner, poller: p, doorbell: doorbell}
-}
-
 // Cut breaks all open links between two ranks (Any for all).
 func (n *Network) Cut(a, b int) {
 	n.mu.Lock()
