@@ -72,11 +72,14 @@ func (f *fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 		return nil, err
 	}
 	l.inner, l.cut = inner, n.attach(&s, f.doorbell)
+	for _, x := range n.faultsOf(s.Rank, s.Peer, State, (*Fault).far) {
+		l.trip = max(l.trip, x.RoundTrip)
+	}
 	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
 	for i := range s.Channels {
 		c := &channel{link: l, inner: inner.Channel(i), doorbell: f.doorbell}
 		c.arriving(n.faultsOf(s.Peer, s.Rank, i, func(x *Fault) bool { return x.late() || x.Corrupt != 0 || x.Cut }))
-		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).credit)
+		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).sending)
 		l.channels, l.ends = append(l.channels, c), append(l.ends, c.end())
 	}
 	return l.end(), nil

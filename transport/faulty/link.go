@@ -15,7 +15,9 @@ type link struct {
 	inner    transport.Link
 	cut      *cut
 	lost     *fault.Error
-	ended    atomic.Bool // Err has reported the end of the inner link
+	ended    atomic.Bool   // Err has reported the end of the inner link
+	trip     time.Duration // the least that State says
+	leaves   atomic.Int64  // when what was published has left, in nanoseconds; 0 for at once
 	channels []*channel
 	ends     []transport.Channel // what Channel returns
 	wakes    wakes
@@ -56,9 +58,19 @@ func (l *link) Channel(i int) transport.Channel { return l.ends[i] }
 
 func (l *link) Open() bool { return l.inner.Open() }
 
-func (l *link) State() transport.LinkState { return l.inner.State() }
+func (l *link) State() transport.LinkState {
+	state := l.inner.State()
+	state.RoundTrip = max(state.RoundTrip, l.trip)
+	return state
+}
 
-func (l *link) Flushed() bool { return l.inner.Flushed() }
+func (l *link) Flushed() bool {
+	if l.cut.done.Load() {
+		return true
+	}
+	at := l.leaves.Load()
+	return (at == 0 || time.Now().UnixNano() >= at) && l.inner.Flushed()
+}
 
 func (l *lending) Notify() {
 	w := &l.wakes
@@ -168,7 +180,7 @@ type channel struct {
 	sending sending
 }
 
-// sending is the sender's state of the faults of credit.
+// sending is the sender's state of the faults that act on outgoing fragments.
 type sending struct {
 	faults []lot
 	number int       // of the next fragment
@@ -244,10 +256,16 @@ func (c *channel) granted(n int) (most int, ok bool) {
 	return n, true
 }
 
-// sent counts a fragment.
+// sent counts a fragment. The last one that lingers says when all have left.
 func (c *channel) sent() {
-	c.sending.number++
-	c.sending.asked = false
+	s := &c.sending
+	for i := range s.faults {
+		if f := &s.faults[i]; f.Linger > 0 && f.hits(s.number) {
+			c.link.leaves.Store(time.Now().Add(f.Linger).UnixNano())
+		}
+	}
+	s.number++
+	s.asked = false
 }
 
 // ask applies the faults of credit to the next fragment.
