@@ -5,9 +5,9 @@
 //
 // The fabrics of all sides of a test share a Network, so that a cut appears on both sides of a
 // link, as with a broken wire. Faults act where fragments and control messages are received; those
-// of space, of wake-ups and of what links say act where they are sent. Without faults a wrapped fabric keeps every
-// guarantee of the inner one, zero allocations included; and it has the optional parts of the
-// contract that the inner one has, and no other ones.
+// of space, of wake-ups and of what links say act where they are sent. Without faults a wrapped
+// fabric keeps every guarantee of the inner one, zero allocations included; and it has the optional
+// parts of the contract that the inner one has, and no other ones.
 //
 //	net := faulty.NewNetwork(
 //		faulty.Fault{From: 1, To: 0, Channel: faulty.Any, Fragment: 3, Cut: true})
