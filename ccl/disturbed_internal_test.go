@@ -1,6 +1,9 @@
 package ccl
 
-import "github.com/goccl/goccl/transport/faulty"
+import (
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/faulty"
+)
 
 // Disturb leads all links of n through a network with faults. It is called before the first group.
 func (n *Node) Disturb(network *faulty.Network, opts Options) error {
@@ -13,7 +16,9 @@ func (n *Node) Disturb(network *faulty.Network, opts Options) error {
 			return err
 		}
 		fabric := network.Wrap(inner, n.doorbell)
-		n.progress.Watch(fabric)
+		if p, ok := fabric.(transport.Poller); ok {
+			n.progress.Watch(p)
+		}
 		n.fabrics[path.name] = fabric
 	}
 	return nil

@@ -218,7 +218,8 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 	})
 	shared.Joined()
 	for peer, link := range links {
-		if shared != nil && link != nil && fabrics[peer].SharesMemory() && link.Window() == nil {
+		lender, ok := link.(transport.Lender)
+		if shared != nil && link != nil && fabrics[peer].SharesMemory() && (!ok || lender.Window() == nil) {
 			j.ended(peer, fault.Peer(fault.Internal, peer,
 				"it shares memory with rank %d, but lends no window", e.cfg.Rank))
 		}

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/goccl/goccl/transport"
 )
 
 // Path tells how this rank reaches another one.
@@ -22,23 +20,17 @@ type Path struct {
 }
 
 // Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there
-// is a connection (transport.Opener).
+// is a connection (transport.Link.Open).
 func (c *Communicator) Paths() []Path {
 	all := make([]Path, 0, c.Size()-1)
 	for rank, p := range c.paths {
 		if rank == c.Rank() {
 			continue
 		}
-		if l, ok := c.links[rank].(transport.Wired); ok {
-			p.From, p.To = l.Wire()
-		}
-		if l, ok := c.links[rank].(transport.Distant); ok {
-			p.RoundTrip = l.RoundTrip()
-		}
-		if l, ok := c.links[rank].(transport.Detoured); ok {
-			if p.Why = l.Detour(); p.Why != "" {
-				p.Transport = "tcp"
-			}
+		state := c.links[rank].State()
+		p.From, p.To, p.RoundTrip = state.From, state.To, state.RoundTrip
+		if state.Detour != nil {
+			p.Transport, p.Why = "tcp", state.Detour.Error()
 		}
 		all = append(all, p)
 	}
@@ -56,8 +48,8 @@ func (c *Communicator) Routes() string {
 
 // Locate returns the IP addresses at which this process may reach that of a rank, nearest first.
 func (c *Communicator) Locate(rank int) []netip.Addr {
-	fabric, wired := c.origin.fabrics[rank].(transport.Locator)
-	if !wired { // processes that share memory share loopback
+	fabric := c.origin.fabrics[rank]
+	if fabric == nil || fabric.SharesMemory() { // processes that share memory share loopback
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	var of address

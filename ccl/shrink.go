@@ -351,10 +351,10 @@ func (s *settling) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for peer, link := range s.links {
-		if path, onUse := link.(transport.Opener); onUse && !path.Open() {
+		if link == nil || !link.Open() {
 			continue
 		}
-		for link != nil && s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
+		for s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
 			s.saidTo[peer]++
 		}
 	}

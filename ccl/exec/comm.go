@@ -80,6 +80,7 @@ type Comm struct {
 	width      int                  // channels of a link
 	chans      []transport.Channel  // peer*width + channel
 	gatherers  []transport.Gatherer // as chans; nil if no link sends in place
+	lenders    []transport.Lender   // the links to ranks that share memory with this one
 	windows    window.Set
 	room       program.Room // what the windows and links offer to programs
 	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
@@ -125,9 +126,9 @@ type Comm struct {
 	idle         int
 	history      history
 	past         [pastCalls]pastCall
-	unmet        bool               // the last call may have ended on this rank before it has heard from all others
-	unopened     []transport.Opener // by peer; nil where the path is there
-	closed       int                // how many of them are not nil
+	unmet        bool             // the last call may have ended on this rank before it has heard from all others
+	unopened     []transport.Link // by peer; nil where the path is there
+	closed       int              // how many of them are not nil
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -153,7 +154,7 @@ func New(opts Options) (*Comm, error) {
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
-		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts),
+		network: make([]bool, size), unopened: make([]transport.Link, size), lastLevel: cacheShare(&opts),
 		alone: new(Op), messagesWith: make([]int, size+1)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
@@ -172,9 +173,8 @@ func New(opts Options) (*Comm, error) {
 			}
 		}
 		between[peer] = link.Channel(p2pChannel)
-		if o, ok := link.(transport.Opener); ok {
-			c.unopened[peer] = o
-			c.closed++
+		if lender, ok := link.(transport.Lender); ok {
+			c.lenders = append(c.lenders, lender)
 		}
 	}
 	c.frame.pinner = opts.Pinner
@@ -187,10 +187,16 @@ func New(opts Options) (*Comm, error) {
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
-		if _, c.network[peer] = link.(transport.Wired); c.network[peer] {
+		if link == nil {
+			continue
+		}
+		state := link.State()
+		if state.Network {
+			c.network[peer], c.unopened[peer] = true, link
+			c.closed++
 			c.p2p.SetNetwork(peer)
 		}
-		c.measure(peer)
+		c.measure(peer, &state)
 	}
 	if opts.Control != nil {
 		opts.Control.comm.Store(c)
@@ -199,8 +205,8 @@ func New(opts Options) (*Comm, error) {
 }
 
 // measure looks how far away a peer is.
-func (c *Comm) measure(peer int) {
-	if far, ok := c.opts.Links[peer].(transport.Distant); ok && far.RoundTrip() >= farAway {
+func (c *Comm) measure(peer int, state *transport.LinkState) {
+	if state.RoundTrip >= farAway {
 		c.p2p.SetFar(peer)
 	}
 }

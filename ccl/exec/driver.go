@@ -166,7 +166,8 @@ func (c *Comm) openTo(peer int) {
 	if link := c.unopened[peer]; link != nil && link.Open() {
 		c.unopened[peer] = nil
 		c.closed--
-		c.measure(peer)
+		state := link.State()
+		c.measure(peer, &state)
 	}
 }
 

@@ -92,11 +92,11 @@ func (c *Comm) addSilent(all *fault.Error) {
 			}
 			f := &fault.Error{}
 			link := c.opts.Links[peer]
-			switch quiet, ok := link.(transport.Silencer); {
+			switch {
 			case errors.As(link.Err(), &f):
 				silent = silent || f.Silent
 				answers = answers || f.Code != fault.PeerLost
-			case ok && quiet.Silent(), c.unopened[peer] != nil:
+			case c.unopened[peer] != nil, link.State().Silent:
 			default:
 				answers = true
 			}

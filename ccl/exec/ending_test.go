@@ -165,6 +165,7 @@ func TestAllDeathsAreNamed(t *testing.T) {
 // mute is a link whose peer ceases to answer.
 type mute struct {
 	transport.Link
+	transport.Lender
 	err    atomic.Pointer[fault.Error]
 	silent atomic.Bool
 }
@@ -176,7 +177,7 @@ func (l *mute) Err() error {
 	return l.Link.Err()
 }
 
-func (l *mute) Silent() bool { return l.silent.Load() }
+func (l *mute) State() transport.LinkState { return transport.LinkState{Silent: l.silent.Load()} }
 
 // TestSilentHost has a host of two ranks cease to answer. The path to one of them is given up, by
 // one rank of the other host. Both ranks there name both, but only if the other one is silent, too.
@@ -189,7 +190,8 @@ func TestSilentHost(t *testing.T) {
 			require.NoError(t, err)
 			paths := map[int]*mute{}
 			for _, peer := range []int{lost, other} {
-				paths[peer] = &mute{Link: members[0].links[peer]}
+				link := members[0].links[peer]
+				paths[peer] = &mute{Link: link, Lender: link.(transport.Lender)}
 				members[0].links[peer] = paths[peer]
 			}
 			comms := make([]*exec.Comm, ranks)

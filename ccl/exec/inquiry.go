@@ -370,7 +370,7 @@ func (c *Comm) inFlight(needs bool) (f outcome) {
 		if _, known := k.answers[peer]; known {
 			return false
 		}
-		return needs || op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !flushed(c.opts.Links[peer])
+		return needs || op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !c.opts.Links[peer].Flushed()
 	})
 	return f
 }

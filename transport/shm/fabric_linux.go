@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -132,6 +133,9 @@ func (f *Fabric) Reaches(peer []byte) bool {
 
 // SharesMemory returns true.
 func (f *Fabric) SharesMemory() bool { return true }
+
+// Locate returns none: the path leads through no network.
+func (f *Fabric) Locate([]byte) []netip.Addr { return nil }
 
 // Connect opens a link to a rank of another process.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {

@@ -132,6 +132,18 @@ func parseAddress(b []byte) (*address, error) {
 	return a, nil
 }
 
+// named returns an address and port of this process, with the name of its interface before it.
+func (a *address) named(local string) string {
+	if at, err := netip.ParseAddrPort(local); err == nil {
+		for _, e := range a.endpoints {
+			if e.prefix.Addr() == at.Addr().Unmap() {
+				return e.name + " " + local
+			}
+		}
+	}
+	return local
+}
+
 // usable returns the endpoints of to that from may dial, nearest first: loopback on the same host,
 // the same subnet, then the rest in the peer's order with IPv4 before IPv6.
 func usable(from, to *address) []endpoint {

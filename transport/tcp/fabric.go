@@ -64,9 +64,8 @@ type Fabric struct {
 }
 
 var (
-	_ transport.Fabric  = (*Fabric)(nil)
-	_ transport.Poller  = (*Fabric)(nil)
-	_ transport.Locator = (*Fabric)(nil)
+	_ transport.Fabric = (*Fabric)(nil)
+	_ transport.Poller = (*Fabric)(nil)
 )
 
 var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")
@@ -117,7 +116,7 @@ func New(opts Options) (*Fabric, error) {
 	return f, nil
 }
 
-// Locate returns the addresses at which this process may reach that of a peer, nearest first.
+// Locate implements transport.Fabric.
 func (f *Fabric) Locate(peer []byte) (at []netip.Addr) {
 	theirs, err := parseAddress(peer)
 	if err != nil {

@@ -35,19 +35,6 @@ func (h *healing) silent() bool {
 	return false
 }
 
-// Silent implements transport.Silencer.
-func (s *session) Silent() bool {
-	p := s.pair
-	p.mu.Lock()
-	h := p.healing
-	p.mu.Unlock()
-	if h != nil {
-		return h.silent()
-	}
-	c := p.live.Load()
-	return c != nil && c.unanswered()
-}
-
 // errReplaced ends a socket when another one is attached.
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 

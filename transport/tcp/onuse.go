@@ -30,7 +30,7 @@ func (p *pair) onUse(spec transport.Session) (*session, error) {
 	return s, err
 }
 
-// Open implements transport.Opener.
+// Open implements transport.Link.
 func (s *session) Open() bool {
 	if s.ready.Load() || s.ended() {
 		return true
