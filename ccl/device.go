@@ -29,11 +29,13 @@ type DeviceWindow = group.Window
 
 // NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
 // with these options need none.
-func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if opts.cudaRoute() == group.RouteStaged {
-		return nil, nil
+func NewDeviceWindow(device cuda.Context, opts GroupOptions, ranks int) (*DeviceWindow, error) {
+	grows := opts.CudaBuffSize == 0
+	opts, err := opts.settled()
+	if err != nil || opts.CudaRoute == group.RouteStaged {
+		return nil, err
 	}
-	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute(), opts.CudaBuffSize == 0)
+	return group.NewWindow(device, opts.CudaBuffSize, max(opts.CudaGraphs, 0), ranks, opts.CudaRoute, grows)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -65,12 +67,9 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	}
 	opts := group.Options{
 		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
-		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
-	}
-	var err error
-	if opts.Interpret, err = e.cfg.Options.interpret(); err != nil {
-		return nil, err
+		Staging: e.cfg.Options.CudaBuffSize, Alloc: c.node.allocStaging, Record: ring,
+		Window: window, Route: e.cfg.Options.CudaRoute, Graphs: max(e.cfg.Options.CudaGraphs, 0),
+		Interpret: e.cfg.Options.interpret(),
 	}
 	onDevice := c.planner.twin()
 	onDevice.rules.Device = true
@@ -116,7 +115,7 @@ func (c *Communicator) closeShared() {
 // "" if they may go over windows. All ranks answer alike.
 func (c *Communicator) whyStaged() string {
 	opts := &c.origin.endpoint.cfg.Options
-	switch route := opts.cudaRoute(); {
+	switch route := opts.CudaRoute; {
 	case route == group.RouteStaged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
 	case route == group.RouteAuto:

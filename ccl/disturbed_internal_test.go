@@ -6,12 +6,13 @@ import (
 )
 
 // Disturb leads all links of n through a network with faults. It is called before the first group.
-func (n *Node) Disturb(network *faulty.Network, opts Options) error {
+func (n *Node) Disturb(network *faulty.Network, opts GroupOptions) error {
+	all := &Options{NodeOptions: n.opts, GroupOptions: opts}
 	for _, path := range paths {
 		if !opts.allows(path.name) {
 			continue
 		}
-		inner, err := path.open(n, &opts)
+		inner, err := path.open(n, all)
 		if err != nil {
 			return err
 		}

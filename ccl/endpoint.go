@@ -55,10 +55,14 @@ type Config struct {
 	Rank    int
 	Size    int
 	Timeout time.Duration // of operations that have none of their own; Options.Timeout wins; 0 for none
-	Options Options
+	Options GroupOptions
 	Client  string // version of the layer above (the torch shim); must be the same on all ranks
 	Device  bool   // the Communicator is for OnDevice, and nothing else; must be the same on all ranks
 	Bus     string // where the device is on the PCI bus, "0000:65:00.0"; "" without one
+
+	// Node, if set, has options for parts of the Node that no group has used yet (NodeOptions says
+	// which), in place of those that the Node was made with.
+	Node *NodeOptions
 
 	// Share has descriptors, at most transport.MaxShare, that the ranks of this host get copies of
 	// (Communicator.Shared), and Note what they have to know of them, in at most transport.MaxNote
@@ -115,8 +119,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 		return nil, fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d",
 			cfg.Rank, cfg.Size, cfg.Size-1)
 	}
-	cfg.Options.EnsureDefaults()
-	if err := cfg.Options.Validate(); err != nil {
+	var err error
+	if cfg.Options, err = cfg.Options.settled(); err != nil {
 		return nil, err
 	}
 	if err := transport.CheckShare(cfg.Share, cfg.Note); err != nil {
@@ -134,7 +138,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	fabrics, lacking, err := n.fabricsFor(&cfg.Options)
+	fabrics, lacking, err := n.fabricsFor(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +164,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	}
 	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table, fabrics: fabrics, lacking: lacking}
 	e.tellOtherPlans()
+	n.tellIgnored(cfg.Node, func(format string, args ...any) { e.log("WARN", format, args...) })
 	return e, nil
 }
 
@@ -244,7 +249,7 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		Timeout:  e.cfg.Timeout,
 		FastBF16: e.fastBF16(peers), Pinner: pinner(fabrics), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
 		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: control, Hosts: planner.hosts,
-		WarnAfter: e.cfg.Options.warnAfter(),
+		WarnAfter: max(e.cfg.Options.WarnAfter, 0),
 		Warn:      func(format string, args ...any) { e.log("WARN", format, args...) },
 	})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 
 // FuzzAddress has a rank put anything into the store as its address.
 func FuzzAddress(f *testing.F) {
-	node, err := NewNode(Options{Registered: "0"})
+	node, err := NewNode(NodeOptions{Registered: -1})
 	require.NoError(f, err)
 	f.Cleanup(func() { node.Close() })
-	e, err := node.Open(Config{Name: "fuzz", Rank: 0, Size: 2, Options: Options{Transport: "shm"}})
+	e, err := node.Open(Config{Name: "fuzz", Rank: 0, Size: 2, Options: GroupOptions{Transport: "shm"}})
 	require.NoError(f, err)
 	var good address
 	require.NoError(f, json.Unmarshal(e.Address(), &good))
@@ -73,6 +73,7 @@ func FuzzOptions(f *testing.F) {
 			named(t, err)
 			return
 		}
+		o.serviceLinks = nil
 		again, err := ParseOptions(o.String())
 		require.NoError(t, err, "%s", o)
 		require.Equal(t, o, again)

@@ -20,7 +20,7 @@ import (
 
 // onHosts joins ranks that take themselves for ranks of the given hosts: they share memory within
 // hosts, and have TCP between them.
-func onHosts(t *testing.T, hosts [][]int, opts Options) []*Communicator {
+func onHosts(t *testing.T, hosts [][]int, opts GroupOptions) []*Communicator {
 	t.Helper()
 	host := map[int]int{}
 	for h, ranks := range hosts {
@@ -32,7 +32,7 @@ func onHosts(t *testing.T, hosts [][]int, opts Options) []*Communicator {
 	defer cancel()
 	endpoints, addresses := make([]*Endpoint, len(host)), make([][]byte, len(host))
 	for rank := range endpoints {
-		node, err := NewNode(opts)
+		node, err := NewNode(NodeOptions{})
 		require.NoError(t, err)
 		t.Cleanup(func() { node.Close() })
 		e, err := node.Open(Config{Name: "hosts", Rank: rank, Size: len(host), Timeout: time.Minute, Options: opts})
@@ -70,7 +70,7 @@ func onAll(t *testing.T, comms []*Communicator, run func(rank int) error) {
 func TestHosts(t *testing.T) {
 	for _, hosts := range [][][]int{{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{0, 1, 3}, {2}}, {{0, 3}, {1, 4}, {2}}} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
-			comms := onHosts(t, hosts, Options{})
+			comms := onHosts(t, hosts, GroupOptions{})
 			n := len(comms)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -142,7 +142,7 @@ func TestHostsAreChosen(t *testing.T) {
 		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
 		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "ring"},
 	} {
-		p := newPlanner(&Options{Determinism: test.determinism}, nil)
+		p := newPlanner(&GroupOptions{Determinism: test.determinism}, nil)
 		p.onHosts(test.hosts)
 		if test.windows {
 			p.rules.HostSlot = windowSlot

@@ -48,7 +48,7 @@ func note[T comparable](list *[]T, x T) {
 }
 
 // logs reports whether GOCCL_DEBUG asks for lines of a level.
-func (o *Options) logs(level string) bool {
+func (o *GroupOptions) logs(level string) bool {
 	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, o.Debug)
 }
 

@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
@@ -16,7 +15,8 @@ import (
 // error is a fault.NotSupported.
 func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 	if opts.TLS {
-		return nil, fault.New(fault.NotSupported, "adapters do not encrypt, and GOCCL_TLS=1 asks for it; GOCCL_TRANSPORT=tcp does")
+		return nil, fault.New(fault.NotSupported,
+			"adapters do not encrypt, and GOCCL_TLS=1 asks for it; GOCCL_TRANSPORT=tcp does")
 	}
 	library, err := openVerbs()
 	if err != nil {
@@ -44,7 +44,7 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 		}
 		return nil, err
 	}
-	n.fabrics["tcp"] = base
+	n.opened("tcp", base, opts)
 	if arena := n.registered(); arena != nil {
 		arena.Watch(f)
 	}
@@ -100,15 +100,13 @@ func (e *Endpoint) withoutRDMA(peer *address) string {
 }
 
 // Adapters returns which ports of RDMA adapters groups may use.
-func (o *Options) Adapters() (rdma.Wishes, error) {
+func (o *NodeOptions) Adapters() (rdma.Wishes, error) {
 	w := rdma.Wishes{GID: rdma.AnyGID, Family: o.SocketFamily}
+	if o.IBGIDIndex != nil {
+		w.GID = *o.IBGIDIndex
+	}
 	var err error
-	if w.Adapters, err = rdma.ParseAdapters(o.IBHCA); err != nil {
-		return w, err
-	}
-	if o.IBGIDIndex != "" {
-		w.GID, err = strconv.Atoi(o.IBGIDIndex)
-	}
+	w.Adapters, err = rdma.ParseAdapters(o.IBHCA)
 	return w, err
 }
 

@@ -25,7 +25,7 @@ func TestOwnTable(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		node, comms, err := Local(ctx, 2, Options{Tune: file})
+		node, comms, err := Local(ctx, 2, GroupOptions{Tune: file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestOwnTable(t *testing.T) {
 func TestTableRowsAreSupported(t *testing.T) {
 	for _, row := range tune.DefaultTable().Rows() {
 		for _, determinism := range []int{2, 4} {
-			p := newPlanner(&Options{Determinism: determinism}, nil)
+			p := newPlanner(&GroupOptions{Determinism: determinism}, nil)
 			for _, p.rules.Oversubscribed = range []bool{false, true} {
 				for _, p.rules.Hosts = range []int{0, 1} {
 					channels, _ := p.needs(row.First)

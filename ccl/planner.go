@@ -39,7 +39,7 @@ type choice struct {
 
 var catalogue = algo.All // tests put a wrong algorithm into it
 
-func newPlanner(opts *Options, users []ownPlan) *planner {
+func newPlanner(opts *GroupOptions, users []ownPlan) *planner {
 	p := &planner{
 		rules:  tune.Rules{Override: opts.override(), Determinism: opts.Determinism},
 		always: opts.Verify == "always", users: users,
@@ -221,13 +221,13 @@ var verified sync.Map // string → *plan.Plan
 
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. Ranks compare
 // contents.
-func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
+func loadPlans(opts *GroupOptions) (plans []ownPlan, contents string, err error) {
 	for _, file := range opts.planFiles() {
 		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
 		if err != nil {
 			return nil, "", err
 		}
-		p, err := loadPlan(data, opts.determinism(), opts.FileProof())
+		p, err := loadPlan(data, opts.Determinism, opts.FileProof())
 		if err != nil {
 			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
 		}
@@ -239,7 +239,7 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 
 // loadTable reads the table of the file that GOCCL_TUNE names, or returns nil if it names none.
 // Ranks compare hash.
-func loadTable(opts *Options) (table *tune.Table, hash string, err error) {
+func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 	if opts.Tune == "" {
 		return nil, "", nil
 	}

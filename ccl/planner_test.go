@@ -13,7 +13,7 @@ import (
 // planner.needs must find anything else.
 func TestDefaultsNeedNothing(t *testing.T) {
 	for _, determinism := range []int{2, 4} {
-		p := newPlanner(&Options{Determinism: determinism}, nil)
+		p := newPlanner(&GroupOptions{Determinism: determinism}, nil)
 		for _, coll := range dtype.Collectives() {
 			for _, ranks := range []int{1, 2, 3, 8, 64, 5000} {
 				for _, bytes := range []int64{0, 8, 64 << 10, 1 << 30} {
@@ -33,7 +33,7 @@ func TestDefaultsNeedNothing(t *testing.T) {
 		}
 	}
 	override, _ := tune.ParseOverride("all_reduce=two_shot_window")
-	if _, windows := newPlanner(&Options{Algo: tune.FormatOverride(override)}, nil).needs(3); !windows {
+	if _, windows := newPlanner(&GroupOptions{Algo: tune.FormatOverride(override)}, nil).needs(3); !windows {
 		t.Error("two_shot_window needs windows")
 	}
 }

@@ -112,7 +112,7 @@ func runsUnproven(made *plan.Plan, own string) string {
 const ofFile = "GOCCL_VERIFY=always allows more (some GiB, and minutes)"
 
 // FileProof limits what the proof of a plan from a file may cost.
-func (o *Options) FileProof() verify.Options {
+func (o *GroupOptions) FileProof() verify.Options {
 	if o.Verify == "always" {
 		return verify.Options{Work: verify.DefaultWork}
 	}

@@ -168,7 +168,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 		{"sum again", sum, false},
 		{"broadcast again", broadcast(0, 3), true},
 	}
-	opts := Options{Determinism: DefaultDeterminism, Algo: "broadcast=window,barrier=dissemination,all_gather=ring"}
+	opts := GroupOptions{Determinism: DefaultDeterminism, Algo: "broadcast=window,barrier=dissemination,all_gather=ring"}
 	lines := printed(t, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -214,7 +214,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 
 // The plan that is proven is the one that runs. A wrong plan is refused before any data moves.
 func TestProve(t *testing.T) {
-	p := newPlanner(&Options{Verify: "always", Algo: "all_reduce=direct"}, nil)
+	p := newPlanner(&GroupOptions{Verify: "always", Algo: "all_reduce=direct"}, nil)
 	spec := plan.Spec{Coll: dtype.AllReduce, Ranks: 5}
 	for range 2 {
 		made, err := p.Make(p.Choose(spec.Coll, spec.Ranks, 8), spec)
@@ -328,7 +328,7 @@ func TestOnlyTheDeviceFormIsWrong(t *testing.T) {
 	_, err = verify.Plan(p, verify.Options{})
 	require.NoError(t, err)
 	made := func(rank int, device bool, hosts [][]int) error {
-		p := newPlanner(&Options{Verify: "always", Determinism: DefaultDeterminism}, nil)
+		p := newPlanner(&GroupOptions{Verify: "always", Determinism: DefaultDeterminism}, nil)
 		p.names = []algo.Algorithm{{Coll: dtype.Broadcast, Name: "circle", Make: circle,
 			Grid: func(plan.Spec) []int { return []int{2, 3} }}}
 		p.onHosts(hosts)

@@ -80,7 +80,7 @@ func open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := node(opts)
+	n, err := node(opts.NodeOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,10 @@ func open(cfg Config) (*Group, error) {
 		return g, nil
 	}
 	config := ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
-		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil}
+		Timeout: cfg.Timeout, Options: opts.GroupOptions, Node: &opts.NodeOptions,
+		Client: cfg.Shim, Device: where != nil}
 	if where != nil {
-		if g.device, err = where.retain(n, opts, cfg.Size); err != nil {
+		if g.device, err = where.retain(n, &opts, cfg.Size); err != nil {
 			return nil, err
 		}
 		config.Bus = g.device.context.Info().Bus

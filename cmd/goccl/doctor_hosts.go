@@ -77,13 +77,13 @@ func doctorHosts(asJSON bool, out io.Writer) error {
 	if opts.Debug == "" {
 		opts.Debug = "INFO" // the wires between hosts that have several, and how ranks are joined
 	}
-	node, err := ccl.NewNode(opts)
+	node, err := ccl.NewNode(opts.NodeOptions)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	endpoint, err := node.Open(ccl.Config{
-		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts})
+		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts.GroupOptions})
 	if err != nil {
 		return err
 	}

@@ -245,13 +245,13 @@ func (r *player) join(in *bufio.Reader) error {
 			return err
 		}
 	}
-	node, err := ccl.NewNode(opts)
+	node, err := ccl.NewNode(opts.NodeOptions)
 	if err != nil {
 		return err
 	}
 	node.Track(r.sockets.note)
 	endpoint, err := node.Open(ccl.Config{
-		Name: "drill", Rank: r.spec.Rank, Size: r.spec.Ranks, Timeout: time.Minute, Options: opts})
+		Name: "drill", Rank: r.spec.Rank, Size: r.spec.Ranks, Timeout: time.Minute, Options: opts.GroupOptions})
 	if err != nil {
 		node.Close()
 		return err

@@ -39,7 +39,7 @@ func (e endpoint) loopback() bool           { return e.prefix.Addr().IsLoopback(
 type address struct {
 	host        [16]byte // equal for processes that share loopback
 	id          [16]byte // random
-	secret      [32]byte // random, mixed with Options.Secret
+	secret      [32]byte // random, mixed with that of Options.SecretFile
 	certificate [32]byte // its hash; zero without TLS
 	pid         uint32
 	hostname    string

@@ -64,7 +64,8 @@
 // time (Options.HelloTimeout until the dialer has sent its hello, HandshakeTimeout in all). Each
 // session is authenticated again with its own Session.Key, bound to the two processes.
 //
-// Options.Secret is mixed into the secrets of all processes, so addresses alone are not enough.
+// The secret in Options.SecretFile is mixed into those of all processes, so addresses alone are not
+// enough.
 // With Options.TLS the handshake and all frames are records of TLS 1.3. Each process has a
 // certificate of its own, whose hash is in its address; no other certificate is accepted. Encrypted
 // bytes that the socket does not take wait in the connection, at most those of one frame.

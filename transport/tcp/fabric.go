@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"maps"
@@ -28,6 +27,7 @@ const scanAbove = 3
 // Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
 type Fabric struct {
 	opts      Options
+	secret    []byte // that of Options.SecretFile
 	doorbell  *park.Doorbell
 	self      *address
 	blob      []byte
@@ -76,6 +76,10 @@ func New(opts Options) (*Fabric, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	secret, err := readSecret(opts.SecretFile)
+	if err != nil {
+		return nil, err
+	}
 	sel, _ := parseSelector(opts.Interfaces)
 	nics, err := hostInterfaces()
 	if err == nil {
@@ -84,7 +88,7 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
+	f := &Fabric{opts: opts, secret: secret, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
 		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
@@ -141,15 +145,6 @@ func (f *Fabric) identify() {
 		if c := name[i]; c > ' ' && c <= '~' && len(f.self.hostname) < maxHostname {
 			f.self.hostname += string(rune(c))
 		}
-	}
-}
-
-// mix makes the secret of an address one that only processes with the same Options.Secret find.
-func (f *Fabric) mix(a *address) {
-	if len(f.opts.Secret) > 0 {
-		mac := hmac.New(sha256.New, f.opts.Secret)
-		mac.Write(a.secret[:])
-		mac.Sum(a.secret[:0])
 	}
 }
 
