@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -25,6 +26,7 @@ type planner struct {
 	users  []ownPlan
 	names  []algo.Algorithm // their numbers follow those of users
 	hosts  [][]int          // the ranks of each host
+	group  *topo.Group
 	last   [dtype.Barrier + 1]choice
 	told   *journal                         // nil for none
 	warn   func(format string, args ...any) // nil if no warnings are wanted
@@ -48,10 +50,11 @@ func newPlanner(opts *Options, users []ownPlan) *planner {
 	return p
 }
 
-// onHosts tells the choice which ranks share a host.
-func (p *planner) onHosts(hosts [][]int) {
-	p.hosts = hosts
-	p.rules.Hosts, p.rules.Even, p.rules.InOrder = len(hosts), sameSize(hosts), slices.IsSorted(slices.Concat(hosts...))
+// on tells the choice what the group runs on.
+func (p *planner) on(group *topo.Group) {
+	p.group, p.hosts = group, group.Hosts()
+	p.rules.Hosts, p.rules.Even, p.rules.InOrder = len(p.hosts), group.Even(), group.InOrder()
+	p.rules.Oversubscribed, p.rules.HostSlot, p.rules.Windows = group.Oversubscribed(), group.Slot(), group.Windows()
 }
 
 // twin returns a planner that makes the same choices, for another thread.

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
@@ -327,16 +328,16 @@ func TestOnlyTheDeviceFormIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	_, err = verify.Plan(p, verify.Options{})
 	require.NoError(t, err)
-	made := func(rank int, device bool, hosts [][]int) error {
+	made := func(rank int, device bool, group *topo.Group) error {
 		p := newPlanner(&Options{Verify: "always", Determinism: DefaultDeterminism}, nil)
 		p.names = []algo.Algorithm{{Coll: dtype.Broadcast, Name: "circle", Make: circle,
 			Grid: func(plan.Spec) []int { return []int{2, 3} }}}
-		p.onHosts(hosts)
+		p.on(group)
 		p.rules.Windows, p.rules.Device = true, device
 		_, err := p.Make(0, spec)
 		return err
 	}
-	hosts := [][]int{{0, 1}, {2, 3}, {4, 5}}
+	hosts := topo.Spread(6, 3)
 	require.NoError(t, made(0, false, hosts))
 	first := made(0, true, hosts)
 	require.ErrorIs(t, first, fault.Internal)
@@ -346,5 +347,5 @@ func TestOnlyTheDeviceFormIsWrong(t *testing.T) {
 		proofs.Clear() // as in a process of its own
 		require.EqualError(t, made(rank, true, hosts), first.Error(), "rank %d", rank)
 	}
-	require.NoError(t, made(0, true, [][]int{{0, 1, 2, 3, 4, 5}}), "devices of one host execute no messages")
+	require.NoError(t, made(0, true, topo.Spread(6, 1)), "devices of one host execute no messages")
 }
