@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 )
@@ -64,7 +65,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		ring = c.comm.Recorded()
 	}
 	opts := group.Options{
-		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
+		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(c.group), Context: device, Thread: c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
 	}
@@ -72,8 +73,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if opts.Interpret, err = e.cfg.Options.interpret(); err != nil {
 		return nil, err
 	}
-	onDevice := c.planner.twin()
-	onDevice.rules.Device = true
+	onDevice := c.planner.twin(c.group.WithDevices(topo.Devices{}))
 	if opts.Why = c.whyStaged(); opts.Why == "" {
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
@@ -85,7 +85,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		return nil, err
 	}
 	route := g.Route()
-	onDevice.rules.DeviceRate, onDevice.rules.DeviceWord = route.Rate(), route.Word
+	onDevice.group = c.group.WithDevices(topo.Devices{Rate: route.Rate(), Word: route.Word})
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}

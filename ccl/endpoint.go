@@ -182,14 +182,13 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 // planner returns what chooses the plans of a group, and how many channels these need. What the
 // windows of the group are like is settled here, since that depends on the plans.
 func (e *Endpoint) planner(group *topo.Group) (p *planner, channels int) {
-	p = newPlanner(&e.cfg.Options, e.plans)
+	p = newPlanner(&e.cfg.Options, e.plans, group)
 	if e.cfg.Rank == 0 { // all ranks would print the same
 		p.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
 	}
-	p.rules.Table = e.table
-	p.on(group)
-	channels, windows := p.needs(e.cfg.Size)
-	p.on(group.WithSlot(slotFor(group, windows)))
+	p.wishes.Table = e.table
+	channels, windows := p.needs()
+	p.group = group.WithSlot(slotFor(group, windows))
 	return p, channels
 }
 
@@ -225,7 +224,7 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
 		Timeout:  e.cfg.Timeout,
 		FastBF16: e.fastBF16(group), Pinner: pinner(j.fabrics), Arena: e.node.arenaFor(j.window), Cache: e.node.cache,
-		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: j.control, Hosts: group.Hosts(),
+		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: j.control, Group: group,
 		WarnAfter: e.cfg.Options.warnAfter(),
 		Warn:      func(format string, args ...any) { e.log("WARN", format, args...) },
 	})

@@ -137,12 +137,11 @@ func TestHostsAreChosen(t *testing.T) {
 		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
 		{topo.OnHosts(0, 1, 2, 3), 2, dtype.AllReduce, 1 << 20, false, "ring"},
 	} {
-		p := newPlanner(&Options{Determinism: test.determinism}, nil)
-		p.on(test.group)
+		p := newPlanner(&Options{Determinism: test.determinism}, nil, test.group)
 		if test.windows {
-			p.on(test.group.WithSlot(windowSlot))
+			p.group = test.group.WithSlot(windowSlot)
 		}
-		number := p.Choose(test.coll, 4, test.bytes)
+		number := p.Choose(test.coll, test.bytes)
 		require.Equal(t, test.want, p.names[number].Name, "%v on hosts of %s", test.coll, test.group.Sizes())
 	}
 }
@@ -155,7 +154,7 @@ func TestHostsAsRun(t *testing.T) {
 			for _, name := range []string{"window.direct", "window.ring", "direct.ring"} {
 				a, err := algo.Find(coll, "hierarchical."+name)
 				require.NoError(t, err)
-				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: len(hosts)}, topo.OnHosts(hosts...).Hosts())
+				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: len(hosts)}, topo.OnHosts(hosts...))
 				if errors.Is(err, fault.NotSupported) {
 					continue // it would read windows of other hosts
 				}

@@ -177,6 +177,16 @@ func (g *Group) Devices() (d Devices, execute bool) {
 	return *g.devices, true
 }
 
+// Form returns what the plans of a group depend on, and the form in which they run. Many groups have
+// the same one.
+func (g *Group) Form() string {
+	hosts := "one host"
+	if len(g.hosts) > 1 {
+		hosts = fmt.Sprintf("hosts %v", g.hosts)
+	}
+	return fmt.Sprintf("%s, windows %v, device %v", hosts, g.slot > 0, g.devices != nil)
+}
+
 // Bytes returns all that there is to know of the group: equal for equal groups, unlike for others.
 func (g *Group) Bytes() []byte {
 	return encode(struct {

@@ -432,7 +432,7 @@ type split struct {
 func (g *Group) cut(call *exec.Call, p *pipeline) (cut, error) {
 	chunks := 1
 	if call.Coll.Reduces() {
-		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, g.size, call.Bytes())}
+		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, call.Bytes())}
 		if g.splits[key] == 0 {
 			spec := plan.Spec{Coll: call.Coll, Ranks: g.size}
 			if call.Coll.Rooted() {
