@@ -120,7 +120,7 @@ func (c *Communicator) whyStaged() string {
 	case route == group.RouteStaged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
 	case route == group.RouteAuto:
-		return group.Unfit(c.group.Hosts())
+		return group.Unfit(c.group)
 	}
 	return "" // or it is an error, which says what is lacking
 }
@@ -129,7 +129,7 @@ func (c *Communicator) whyStaged() string {
 func (c *Communicator) sharing() group.Sharing {
 	id, _ := sessionOf(c.origin.addresses)
 	return group.Sharing{
-		Group: string(id[:]), Hosts: c.group.Hosts(),
+		Group: string(id[:]), On: c.group,
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
 			return descriptors

@@ -170,7 +170,7 @@ func TestTuneCandidatesOfHosts(t *testing.T) {
 	for _, c := range []struct {
 		w     tableWriter
 		ranks int
-		hosts [][]int
+		want  [][]int
 		slot  int
 	}{
 		{tableWriter{hosts: 2, shared: true, slot: 64}, 6, [][]int{{0, 1, 2}, {3, 4, 5}}, 64},
@@ -180,7 +180,7 @@ func TestTuneCandidatesOfHosts(t *testing.T) {
 	} {
 		on, err := c.w.group(c.ranks)
 		require.NoError(t, err)
-		require.Equal(t, c.hosts, on.Hosts())
+		require.Equal(t, c.want, on.Hosts())
 		require.Equal(t, c.slot, on.Slot())
 	}
 	for _, coll := range dtype.Collectives() {
