@@ -351,7 +351,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 					check.what, e.cfg.Rank, check.mine, rank, check.other)
 			}
 		}
-		if a.Slot < 0 || a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
+		if a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
 			return nil, fault.Peer(fault.Invalid, rank, "its windows have slots of %d bytes", a.Slot)
 		}
 		if a.Number != rank {

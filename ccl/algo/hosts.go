@@ -10,9 +10,9 @@ import (
 )
 
 // OnHosts makes a plan for a group whose ranks are spread over hosts. An algorithm with levels gets
-// the hosts as its grid. It gets no grid if the hosts do not fit it: only all_reduce runs on hosts of unequal size, and all_to_all needs
-// hosts of consecutive ranks. A plan that reads windows is refused if ranks of different hosts
-// would read each other's.
+// the hosts as its grid. It gets no grid if the hosts do not fit it: only all_reduce runs on hosts
+// of unequal size, and all_to_all needs hosts of consecutive ranks. A plan that reads windows is
+// refused if ranks of different hosts would read each other's.
 //
 // In an all_reduce on hosts of unequal size, the grid has as many ranks of each host as the
 // smallest host has. Every other rank first gives its block to one of these, and gets the result
