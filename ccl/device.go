@@ -65,7 +65,8 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		ring = c.comm.Recorded()
 	}
 	opts := group.Options{
-		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(c.group), Context: device, Thread: c.node.deviceThread(),
+		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(c.group), Context: device,
+		Thread:  c.node.deviceThread(),
 		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
 		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
 	}

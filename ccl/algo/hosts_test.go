@@ -16,7 +16,8 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// layouts are, by rank, the hosts of groups: hosts of equal and of unequal size, with consecutive ranks, in turn, and mixed.
+// layouts are, by rank, the hosts of groups: hosts of equal and of unequal size, with consecutive
+// ranks, in turn, and mixed.
 var layouts = [][]int{
 	{0, 0, 1, 1},
 	{0, 1, 0, 1},

@@ -36,8 +36,8 @@ func LinkChannels(plan int) int { return ownChannels + plan }
 // Planner chooses and makes the plans of a Comm. Its results are a pure function of values that all
 // ranks agree on.
 type Planner interface {
-	// Choose returns the algorithm for a vector of the given number of bytes in the planner's group,
-	// as a small number. bytes is 0 if the ranks may know different lengths.
+	// Choose returns the algorithm for a vector of the given number of bytes in the planner's
+	// group, as a small number. bytes is 0 if the ranks may know different lengths.
 	Choose(coll dtype.Collective, bytes int64) int
 	// Make makes the plan of an algorithm that Choose returned.
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)

@@ -177,8 +177,8 @@ func (g *Group) Devices() (d Devices, execute bool) {
 	return *g.devices, true
 }
 
-// Form returns what the plans of a group depend on, and the form in which they run. Many groups have
-// the same one.
+// Form returns what the plans of a group depend on, and the form in which they run. Many groups
+// have the same one.
 func (g *Group) Form() string {
 	hosts := "one host"
 	if len(g.hosts) > 1 {

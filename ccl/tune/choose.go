@@ -50,8 +50,8 @@ type Wishes struct {
 // ordered reports whether a collective must reduce in rank order.
 func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 && coll.Reduces() }
 
-// Choose returns the name of the algorithm for a call of a group; algo.Find knows it. All ranks must
-// call Choose with the same values. Choose allocates nothing.
+// Choose returns the name of the algorithm for a call of a group; algo.Find knows it. All ranks
+// must call Choose with the same values. Choose allocates nothing.
 //
 // An override comes first, then the first row that fits in wishes.Table, then the first row that
 // fits in the library's table. For calls that no row fits:
@@ -104,7 +104,8 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 // two_shot_window would take longer than the bytes that it reads less (oneShotOnDevice). On several
 // hosts of equal size they use windows within hosts, and the processor's messages between them:
 // all_reduce, all_gather and reduce_scatter are hierarchical.window.X, with X as above, but for
-// reductions where Wishes.Determinism asks for rank order. Everything else has no plan over windows.
+// reductions where Wishes.Determinism asks for rank order. Everything else has no plan over
+// windows.
 func Choose(call Call, on *topo.Group, wishes *Wishes) (name string) {
 	if name, ok := wishes.Override[call.Coll]; ok {
 		return name

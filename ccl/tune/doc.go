@@ -26,9 +26,9 @@
 // writes such tables.
 //
 // The first row that fits and that the group can run is used. An algorithm that reads windows needs
-// a group with windows, and where Wishes.Determinism asks for rank order other algorithms are passed
-// over. So each size has rows for those groups too. A row that no group would ever use is an error,
-// as are unknown algorithms and algorithms that make no plan for the ranks.
+// a group with windows, and where Wishes.Determinism asks for rank order other algorithms are
+// passed over. So each size has rows for those groups too. A row that no group would ever use is an
+// error, as are unknown algorithms and algorithms that make no plan for the ranks.
 //
 // The table of Wishes comes first, then the library's table (default.table), then the rules for
 // unmeasured calls, which the comment of Choose states.

@@ -246,7 +246,8 @@ func TestRows(t *testing.T) {
 	if got := list(kind{}); !slices.Equal(got[:2], []string{"ring", "tree"}) {
 		t.Errorf("apart: %v", got)
 	}
-	if got := list(kind{hosts: 1, slot: 64}); !slices.Equal(got[:3], []string{"two_shot_window", "ring", "dissemination"}) {
+	want := []string{"two_shot_window", "ring", "dissemination"}
+	if got := list(kind{hosts: 1, slot: 64}); !slices.Equal(got[:3], want) {
 		t.Errorf("with windows: %v", got)
 	}
 }

@@ -234,8 +234,9 @@ func choose(notes []note, on *topo.Group) Route {
 // interprets reports whether short calls are one kernel, if windows are in the memory of devices.
 func interprets(notes []note, on *topo.Group) bool {
 	wanted := Interpret(notes[0].Interprets)
+	auto := len(on.Hosts()) == 1 && devices(notes, on) == len(notes)
 	return len(notes) > 1 && len(notes) <= kernel.MostRanks &&
-		(wanted == InterpretAlways || wanted == InterpretAuto && len(on.Hosts()) == 1 && devices(notes, on) == len(notes))
+		(wanted == InterpretAlways || wanted == InterpretAuto && auto)
 }
 
 // slowest returns how the slowest rank reads windows of a kind; its rate is 0 if not all have
