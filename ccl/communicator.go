@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -50,7 +51,7 @@ type Communicator struct {
 	leave func() // called when the group's ranks no longer share the host's cores
 	links []transport.Link
 	paths []Path // by rank
-	hosts [][]int
+	group *topo.Group
 
 	origin  *origin
 	planner *planner                    // used by the driver of comm

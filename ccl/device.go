@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 )
@@ -66,13 +67,13 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		ring = c.comm.Recorded()
 	}
 	opts := group.Options{
-		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
+		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(c.group), Context: device,
+		Thread:  c.node.deviceThread(),
 		Staging: e.cfg.Options.CudaBuffSize, Alloc: c.node.allocStaging, Record: ring,
 		Window: window, Route: e.cfg.Options.CudaRoute, Graphs: max(e.cfg.Options.CudaGraphs, 0),
 		Interpret: e.cfg.Options.interpret(),
 	}
-	onDevice := c.planner.twin()
-	onDevice.rules.Device = true
+	onDevice := c.planner.twin(c.group.WithDevices(topo.Devices{}))
 	if opts.Why = c.whyStaged(); opts.Why == "" {
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
@@ -84,7 +85,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		return nil, err
 	}
 	route := g.Route()
-	onDevice.rules.DeviceRate, onDevice.rules.DeviceWord = route.Rate(), route.Word
+	onDevice.group = c.group.WithDevices(topo.Devices{Rate: route.Rate(), Word: route.Word})
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}
@@ -119,7 +120,7 @@ func (c *Communicator) whyStaged() string {
 	case route == group.RouteStaged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
 	case route == group.RouteAuto:
-		return group.Unfit(c.hosts)
+		return group.Unfit(c.group)
 	}
 	return "" // or it is an error, which says what is lacking
 }
@@ -128,7 +129,7 @@ func (c *Communicator) whyStaged() string {
 func (c *Communicator) sharing() group.Sharing {
 	id, _ := sessionOf(c.origin.addresses)
 	return group.Sharing{
-		Group: string(id[:]), Hosts: c.hosts,
+		Group: string(id[:]), On: c.group,
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
 			return descriptors

@@ -17,7 +17,7 @@ func FuzzAddress(f *testing.F) {
 	require.NoError(f, err)
 	var good address
 	require.NoError(f, json.Unmarshal(e.Address(), &good))
-	good.Rank, good.Nonce = 1, "other"
+	good.Number, good.Nonce = 1, "other"
 	for _, change := range []func(a *address){
 		func(*address) {},
 		func(a *address) { a.Slot = -64 },
@@ -34,19 +34,17 @@ func FuzzAddress(f *testing.F) {
 	f.Add([]byte("[]"))
 	f.Add([]byte(`{"rank":1e99}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		peers, err := e.parse([][]byte{e.Address(), text})
+		peers, group, err := e.agree([][]byte{e.Address(), text})
 		if err != nil {
 			named(t, err)
 			return
 		}
 		// What Join does with addresses before it connects.
-		if _, err := e.route(peers, 1); err != nil {
+		if _, err := e.route(&peers[1], group); err != nil {
 			named(t, err)
 		}
-		hostsOf(peers)
-		places(peers)
-		threads(peers, 0)
-		agreedSlot(peers, true)
+		group.Threads(0)
+		slotFor(group, true)
 	})
 }
 

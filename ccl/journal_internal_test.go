@@ -19,6 +19,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -185,14 +186,14 @@ func TestSpan(t *testing.T) {
 		"all_reduce 2 any any 1M two_shot\nall_reduce 2 any any any ring"))
 	require.NoError(t, err)
 	own := &plan.Plan{Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, MinBytes: 1500, MaxBytes: 1777}
-	p := newPlanner(&GroupOptions{Determinism: 2}, []ownPlan{{own, "own.plan"}})
-	p.rules.Table = table
+	p := newPlanner(&GroupOptions{Determinism: 2}, []ownPlan{{own, "own.plan"}}, topo.Spread(2, 2))
+	p.wishes.Table = table
 	for bytes, want := range map[int64][2]int64{
 		0: {0, 1000}, 1: {0, 1000}, 1000: {0, 1000}, 1001: {1001, 1499}, 1600: {1500, 1777},
 		5000: {1778, 1 << 20}, 1 << 20: {1778, 1 << 20},
 		1<<20 + 1: {1<<20 + 1, mostBytes}, 1 << 40: {1<<20 + 1, mostBytes},
 	} {
-		low, high := p.span(dtype.AllReduce, 2, bytes)
+		low, high := p.span(dtype.AllReduce, bytes)
 		require.Equal(t, want, [2]int64{low, high}, "%d bytes", bytes)
 	}
 }

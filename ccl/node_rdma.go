@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma"
@@ -52,11 +53,11 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 }
 
 // sit notes where this process is on its machine, for the choice of ports. The first group decides.
-func (n *Node) sit(cfg *Config, peers []address) {
+func (n *Node) sit(cfg *Config, group *topo.Group) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seat.Load() == nil && n.fabrics["rdma"] != nil {
-		n.seat.Store(SeatOf(cfg.Bus, localRank(peers, cfg.Rank)))
+		n.seat.Store(SeatOf(cfg.Bus, group.LocalRank(cfg.Rank)))
 	}
 }
 
@@ -73,26 +74,15 @@ func SeatOf(bus string, local int) *rdma.Seat {
 	return s
 }
 
-// localRank returns how many ranks of a machine come before one.
-func localRank(peers []address, rank int) (local int) {
-	here := peers[rank].cores()
-	for i := range peers[:rank] {
-		if peers[i].cores() == here {
-			local++
-		}
-	}
-	return local
-}
-
 // withoutRDMA returns why a peer that TCP reaches is not reached by RDMA; "" if it was not to be.
-func (e *Endpoint) withoutRDMA(peer *address) string {
+func (e *Endpoint) withoutRDMA(peer int) string {
 	e.node.mu.Lock()
 	defer e.node.mu.Unlock()
 	switch {
 	case !e.cfg.Options.allows("rdma"):
 		return ""
 	case e.node.fabrics["rdma"] != nil:
-		return fmt.Sprintf("rank %d has no RDMA", peer.Rank)
+		return fmt.Sprintf("rank %d has no RDMA", peer)
 	case e.node.noRDMA != nil:
 		return e.node.noRDMA.Error()
 	}

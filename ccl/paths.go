@@ -3,8 +3,9 @@ package ccl
 import (
 	"encoding/json"
 	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Path tells how this rank reaches another one.
@@ -59,11 +60,5 @@ func (c *Communicator) Locate(rank int) []netip.Addr {
 	return fabric.Locate(of.Fabrics[c.origin.fabrics[rank].Name()])
 }
 
-// Hosts returns the ranks of each host. The ranks of a host share memory.
-func (c *Communicator) Hosts() [][]int {
-	hosts := slices.Clone(c.hosts)
-	for i := range hosts {
-		hosts[i] = slices.Clone(hosts[i])
-	}
-	return hosts
-}
+// Group returns what the group runs on: which ranks share a host, among others.
+func (c *Communicator) Group() *topo.Group { return c.group }

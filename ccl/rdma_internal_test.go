@@ -32,6 +32,6 @@ func TestWithoutRDMA(t *testing.T) {
 			n.fabrics["rdma"], n.noRDMA = struct{ transport.Fabric }{}, nil
 		}
 		e := &Endpoint{node: n, cfg: Config{Options: GroupOptions{Transport: c.transport}}}
-		require.Equal(t, c.why, e.withoutRDMA(&address{Rank: 3}), "%+v", c)
+		require.Equal(t, c.why, e.withoutRDMA(3), "%+v", c)
 	}
 }

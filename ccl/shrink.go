@@ -385,7 +385,7 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	for rank, member := range members {
 		a := s.peers[member]
-		a.Rank, a.Size, a.Shares = rank, len(members), false
+		a.Number, a.Size, a.Shares = rank, len(members), false
 		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, s.number))
 		a.Nonce = hex.EncodeToString(nonce[:16])
 		text, err := json.Marshal(a)

@@ -36,9 +36,9 @@ func LinkChannels(plan int) int { return ownChannels + plan }
 // Planner chooses and makes the plans of a Comm. Its results are a pure function of values that all
 // ranks agree on.
 type Planner interface {
-	// Choose returns the algorithm for a vector of the given number of bytes, as a small number.
-	// bytes is 0 if the ranks may know different lengths.
-	Choose(coll dtype.Collective, ranks int, bytes int64) int
+	// Choose returns the algorithm for a vector of the given number of bytes in the planner's
+	// group, as a small number. bytes is 0 if the ranks may know different lengths.
+	Choose(coll dtype.Collective, bytes int64) int
 	// Make makes the plan of an algorithm that Choose returned.
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
 }
@@ -64,8 +64,8 @@ type Options struct {
 	// CallerRecords means that the caller writes Record: an operation is only a part of what it
 	// records.
 	CallerRecords bool
-	Hosts         [][]int  // the ranks of each host; nil if that is unknown
-	Control       *Control // takes the control messages of the links; nil for none
+	Group         *topo.Group // what the group runs on; nil if that is unknown
+	Control       *Control    // takes the control messages of the links; nil for none
 
 	// WarnAfter is how long an operation may take before Warn is told whom it waits for; 0 for
 	// ever.
@@ -572,7 +572,7 @@ func (c *Comm) end(op *Op, err error) {
 
 // lowered finds or makes the lowered plan of a collective.
 func (c *Comm) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
-	key := planKey{coll: coll, algorithm: by.Choose(coll, c.size, bytes)}
+	key := planKey{coll: coll, algorithm: by.Choose(coll, bytes)}
 	if coll.Rooted() {
 		key.root = root
 	}

@@ -126,7 +126,7 @@ func kindOf(s algotest.Subject, ranks int) plan.Need {
 }
 
 // Choose depends on nothing but the call, since all ranks call it at any time.
-func (m *mixture) Choose(coll dtype.Collective, _ int, bytes int64) int {
+func (m *mixture) Choose(coll dtype.Collective, bytes int64) int {
 	random := randomOf(m.seed+uint64(bytes), drawnPlans, int(coll))
 	of := m.byKind[coll]
 	some := of[random.IntN(len(of))]

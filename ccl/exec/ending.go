@@ -82,7 +82,10 @@ func (c *Comm) groupEnd() *fault.Error {
 // addSilent adds to the error of lost peers the other ranks of hosts that do not answer. A rank
 // that this one is not connected with counts if nobody of its host answers.
 func (c *Comm) addSilent(all *fault.Error) {
-	for _, ranks := range c.opts.Hosts {
+	if c.opts.Group == nil {
+		return
+	}
+	for _, ranks := range c.opts.Group.Hosts() {
 		var more []int
 		silent, answers := false, false
 		for _, peer := range ranks {

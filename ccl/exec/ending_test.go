@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/faulty"
 )
@@ -196,7 +197,7 @@ func TestSilentHost(t *testing.T) {
 			}
 			comms := make([]*exec.Comm, ranks)
 			for rank, m := range members {
-				m.hosts = [][]int{{0, 1}, {lost, other}}
+				m.on = topo.OnHosts(0, 0, 1, 1)
 				comms[rank] = m.comm(t, rank, fixed{a})
 			}
 			ended := make(chan []error, 1)

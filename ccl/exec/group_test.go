@@ -32,7 +32,7 @@ type member struct {
 	window   *mem.Window // nil where ranks share no memory
 	arena    *mem.Arena  // registered memory, nil for none
 	control  *exec.Control
-	hosts    [][]int                          // the ranks of each; nil if that is unknown
+	on       *topo.Group                      // nil if that is unknown
 	warn     func(format string, args ...any) // of operations that take longer than warnAfter
 }
 
@@ -152,7 +152,7 @@ func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 		after = warnAfter
 	}
 	c, err := exec.New(exec.Options{
-		Name: "test", Control: m.control, Hosts: m.hosts, WarnAfter: after, Warn: m.warn,
+		Name: "test", Control: m.control, Group: m.on, WarnAfter: after, Warn: m.warn,
 		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner,
 		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute,
 		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},

@@ -113,7 +113,7 @@ func doctorHosts(asJSON bool, out io.Writer) error {
 
 func printPaths(comm *ccl.Communicator, rows []pathRow, out io.Writer) error {
 	var sizes []string
-	for _, ranks := range comm.Hosts() {
+	for _, ranks := range comm.Group().Hosts() {
 		sizes = append(sizes, strconv.Itoa(len(ranks)))
 	}
 	fmt.Fprintf(out, "%d ranks; those that share memory: %s\n", comm.Size(), strings.Join(sizes, " + "))
@@ -139,7 +139,7 @@ func printPaths(comm *ccl.Communicator, rows []pathRow, out io.Writer) error {
 func measurePaths(comm *ccl.Communicator) (rows []pathRow, err error) {
 	ctx := context.Background()
 	var first []int
-	for _, ranks := range comm.Hosts() {
+	for _, ranks := range comm.Group().Hosts() {
 		first = append(first, slices.Min(ranks))
 	}
 	for i, from := range first {
