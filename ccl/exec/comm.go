@@ -96,6 +96,7 @@ type Comm struct {
 	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
+	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
 	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
 

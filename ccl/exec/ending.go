@@ -18,11 +18,10 @@ import (
 // others once their collective has not moved for a while, since whom they wait for may wait for it.
 // Before a rank fails because of a death, it learns who else has died (seal.go).
 type ending struct {
-	report  []byte       // the first one that came, or nil
-	told    *fault.Error // what it says
-	bereft  bool         // a peer has died
-	mourned bool         // somebody waits for it by other means than operations
-	keyed   *Op          // a keyed operation that has failed because of it
+	report []byte       // the first one that came, or nil
+	told   *fault.Error // what it says
+	bereft bool         // a peer has died
+	keyed  *Op          // a keyed operation that has failed because of it
 
 	// Since when the operation in flight has not moved, once a peer has died.
 	op    *Op
@@ -112,7 +111,7 @@ func (c *Comm) groupEnds() (why *fault.Error, death bool) {
 			return nil, true
 		}
 	}
-	return nil, e.bereft && (e.mourned || e.keyed != nil)
+	return nil, e.bereft && (c.mourned.Load() || e.keyed != nil) // model: none: as Mourn
 }
 
 // loseSilent adds to the lost peers the other ranks of hosts that do not answer. A rank that this

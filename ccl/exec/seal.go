@@ -322,13 +322,9 @@ func (c *Comm) askWhoIsLost() {
 // Mourn is Check for a caller that waits for a peer that has died (Gone): the Comm ends for that
 // reason, once it is settled who else has died. The caller repeats it.
 func (c *Comm) Mourn() *fault.Error {
-	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) { // model: none: as Check
-		c.ending.mourned = true
-		c.look()
-		c.unlock()
-		c.handOver()
-	}
-	return c.Failure()
+	c.mourned.Store(true) // model: none: whoever drives sees it in time
+	c.opts.Doorbell.Ring()
+	return c.Check()
 }
 
 // hold keeps a message that has failed, since its peer is lost, until it is settled who else is. It
