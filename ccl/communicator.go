@@ -227,6 +227,9 @@ func (c *Communicator) Lost() []*Error {
 			why[rank] = failure
 		}
 	}
+	for _, loss := range c.comm.Losses() {
+		why[loss.Peer] = loss
+	}
 	for rank, link := range c.links {
 		if link == nil {
 			continue

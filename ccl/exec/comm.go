@@ -97,6 +97,7 @@ type Comm struct {
 	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
+	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
 	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
 
@@ -122,6 +123,8 @@ type Comm struct {
 	young        bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken       *fault.Error
 	ending       ending
+	sealing      sealing
+	held         []*Op // messages that have failed because of a death, until it is settled who else has died
 	inquiry      inquiry
 	idle         int
 	history      history
@@ -129,6 +132,8 @@ type Comm struct {
 	unmet        bool             // the last call may have ended on this rank before it has heard from all others
 	unopened     []transport.Link // by peer; nil where the path is there
 	closed       int              // how many of them are not nil
+
+	losses losses // has a lock of its own
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -477,7 +482,7 @@ func (c *Comm) allowed(call *Call) error {
 			// call.String() and not %v, with which every call would escape.
 			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call))
 		}
-		return why.In(c.label(), op)
+		return c.losses.meanwhile(why.In(c.label(), op))
 	}
 	if wrong != nil {
 		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation

@@ -115,6 +115,8 @@ func (k *Control) Hear(peer int, message []byte) {
 		}
 		k.mu.Unlock()
 		k.stir(c)
+	case controlWhoIsLost, controlTheseAre:
+		k.hearLosses(c, peer, message[0] == controlWhoIsLost, number, message[5:])
 	}
 }
 
