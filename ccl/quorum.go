@@ -18,8 +18,8 @@ import (
 type Quorum = member.Quorum
 
 const (
-	// Majority lets one part go on at most: more than half of the ranks that may live, or half of them
-	// with the lowest.
+	// Majority lets one part go on at most: more than half of the ranks that may live, or half of
+	// them with the lowest.
 	Majority = member.Majority
 	// AnyQuorum lets every part go on. A group whose network is cut may become several.
 	AnyQuorum = member.Any
@@ -33,15 +33,15 @@ const (
 	lookSpan  = 60 * time.Millisecond
 )
 
-// mayGoOn returns an error if this part of the group may not go on without the lost ranks. All ranks
-// of the part find the same, since they have settled what it depends on.
+// mayGoOn returns an error if this part of the group may not go on without the lost ranks. All
+// ranks of the part find the same, since they have settled what it depends on.
 func (s *settling) mayGoOn(ctx context.Context) error {
 	for look := 0; ; look++ {
 		switch {
 		case s.quorum.Allows(len(s.links), s.lost, s.dead):
 			return nil
 		case look == moreLooks:
-			s.silent = member.Silent(s.lost, s.dead)
+			s.silent, s.agreed = member.Silent(s.lost, s.dead), true
 			return s.tooFew()
 		}
 		select {
@@ -105,8 +105,8 @@ func (s *settling) deadOf(lost []int) (dead []int) {
 	return dead
 }
 
-// isDead reports whether there is proof that a peer is dead: by its links, by the process itself where
-// its number means something here, or by what was settled.
+// isDead reports whether there is proof that a peer is dead: by its links, by the process itself
+// where its number means something here, or by what was settled.
 func (s *settling) isDead(peer int) bool {
 	if slices.Contains(s.silent, peer) {
 		return false
@@ -153,7 +153,7 @@ func farewell(size int, lost []int) []byte {
 	return text
 }
 
-// leftOutBy returns the error of a rank that reads a parting, which is not trusted, and nil if it is
+// leftOutBy returns the error of a rank that reads a parting, which is not trusted; nil if it is
 // none.
 func leftOutBy(text []byte, size int) *fault.Error {
 	var p parting

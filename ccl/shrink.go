@@ -145,6 +145,7 @@ type settling struct {
 	dead    []int          // of the lost, likewise
 	veto    bool           // one of the others has not joined the new group
 	silent  []int          // see origin
+	agreed  bool           // all of this part give up
 	warned  bool           // of ranks that do not take part
 	said    [][]byte
 	heard   [][]letter // by peer: what belongs to later agreements
@@ -428,8 +429,44 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 	e.cfg.Rank, e.cfg.Size = slices.Index(members, e.cfg.Rank), len(members)
 	e.cfg.Share, e.cfg.Note = nil, nil // the descriptors may be closed by now
 	e.address = addresses[e.cfg.Rank]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	joined := make(chan struct{})
+	watching.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-joined:
+				return
+			case <-tick.C:
+				if lost := s.lostOf(members); lost != nil {
+					cancel(lost)
+				}
+			}
+		}
+	})
 	next, err = e.Join(ctx, addresses)
+	close(joined)
+	watching.Wait()
+	if f := (*fault.Error)(nil); err != nil && errors.As(context.Cause(ctx), &f) {
+		err = f
+	}
 	return members, next, err
+}
+
+// lostOf returns why one of the ranks that join is lost by now, or has given up, or nil.
+func (s *settling) lostOf(members []int) *fault.Error {
+	_, broken := s.failures()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rank := range members {
+		if broken == nil {
+			broken = s.failed[rank]
+		}
+	}
+	return broken
 }
 
 // remaining returns the addresses of the members of a smaller group, for one attempt to join it.
@@ -449,16 +486,20 @@ func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	return addresses, nil
 }
 
-// end closes the links. Where this rank gives up, the others are told, and go on without it. Where it
-// goes on, those that were left out are told, also those that come later.
+// end closes the links. Where this rank gives up, the others are told, and go on without it. Where
+// it goes on, those that were left out are told, also those that come later.
 func (s *settling) end() {
 	self := s.c.origin.endpoint.cfg.Rank
 	var why, toLost []byte
-	if f := (&fault.Error{}); errors.As(s.gave, &f) {
+	switch f := (&fault.Error{}); {
+	case s.gave == nil:
+		toLost = farewell(len(s.links), s.lost)
+	case errors.As(s.gave, &f):
 		why = f.Report(self)
 		toLost = why
-	} else if s.gave == nil {
-		toLost = farewell(len(s.links), s.lost)
+	}
+	if s.agreed { // the others know, by messages that may arrive later than this would
+		why = nil
 	}
 	s.cancel(&transport.GivenUp{Why: toLost}) // ends the attempts to connect with ranks that have not come
 	s.mu.Lock()

@@ -84,8 +84,8 @@ func New(opts Options) (*Fabric, error) {
 	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
 		refused: map[id]error{},
-		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{}, parted: map[sessionKey]parted{},
-		silent: unproven.New(maxHandshakes)}
+		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{},
+		parted: map[sessionKey]parted{}, silent: unproven.New(maxHandshakes)}
 	opts.Track(descriptor(l), true)
 	f.running.Add(1)
 	go f.accept()

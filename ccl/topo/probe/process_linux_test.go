@@ -21,7 +21,8 @@ func TestProcess(t *testing.T) {
 	require.Eventually(t, func() bool { return IsStopped(pid) }, 10*time.Second, time.Millisecond)
 	require.False(t, HasEnded(pid))
 	require.NoError(t, child.Process.Kill())
-	require.Eventually(t, func() bool { return HasEnded(pid) }, 10*time.Second, time.Millisecond) // nobody has waited for it
+	// Nobody has waited for it yet.
+	require.Eventually(t, func() bool { return HasEnded(pid) }, 10*time.Second, time.Millisecond)
 	require.Error(t, child.Wait())
 	require.True(t, HasEnded(pid))
 	require.False(t, IsStopped(pid))
