@@ -69,8 +69,8 @@ func (s *settling) tooFew() error {
 		return fault.New(fault.PeerLost, "%s", text)
 	}
 	return &fault.Error{Code: fault.PeerLost, Peer: silent[0], Ranks: silent, Silent: true,
-		Text: text + fmt.Sprintf("; %s cannot be reached or were left out, are not known to be dead, and may have gone on. "+
-			"If it is certain that they have not, shrink with another quorum", listed(silent))}
+		Text: fmt.Sprintf("%s; not known to be dead, so that they may have gone on: %s. If it is certain that they have "+
+			"not, shrink with another quorum", text, listed(silent))}
 }
 
 // lose notes that a peer is lost. The lock is held.

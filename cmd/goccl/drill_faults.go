@@ -190,7 +190,7 @@ func drillFaults() []*drillFault {
 	for _, what := range []string{differSize, differType, differOp, differRoot, differCall} {
 		all = append(all, mismatch(what))
 	}
-	return append(all,
+	all = append(all,
 		&drillFault{
 			name: "abort", doc: "one rank aborts the group; another one is late",
 			cast: partOfCulprit(partAbort), act: func(s *stage) error {
@@ -212,6 +212,7 @@ func drillFaults() []*drillFault {
 		full(limitMemory, "one rank may map 12 MiB more than it has when it begins", `memory`),
 		full(limitFiles, "one rank may write no file, and so cannot make segments of shared memory", `file too large`),
 	)
+	return append(all, shrinkFaults()...)
 }
 
 // fullFault is the name of the fault of a limit.
