@@ -124,7 +124,7 @@ func (s *settling) near(peer int) bool {
 
 // missing describes ranks that this one waits for.
 func (s *settling) missing(ranks []int) string {
-	text := listed(ranks) + " neither take part in shrink nor are known to have died"
+	text := fmt.Sprintf("ranks %v neither take part in shrink nor have died", ranks)
 	for _, rank := range ranks {
 		if s.near(rank) && probe.IsStopped(s.peers[rank].Pid) {
 			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, s.peers[rank].Pid)
