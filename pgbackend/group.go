@@ -146,16 +146,16 @@ func (g *Group) Join(addresses [][]byte) error {
 }
 
 // ShrinkFrom gives the group, which has no members yet, those ranks of another group that are left:
-// all but those listed, and those that have died. See ccl.Communicator.Shrink. Abort and Close end
-// it.
-func (g *Group) ShrinkFrom(from *Group, without []int) error {
+// all but those listed, and those that have died, if they are a quorum. See
+// ccl.Communicator.ShrinkWith. Abort and Close end it.
+func (g *Group) ShrinkFrom(from *Group, quorum ccl.Quorum, without []int) error {
 	comm := from.comm.Load()
 	if comm == nil {
 		return from.absent("shrink")
 	}
 	by := time.Now().Add(g.timeout)
 	return g.enter("shrink", from.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
-		next, members, err := comm.Shrink(ctx, without...)
+		next, members, err := comm.ShrinkWith(ctx, quorum, without...)
 		if err == nil {
 			next.SetTimeout(g.timeout)
 		}

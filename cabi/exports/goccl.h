@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define GOCCL_ABI 4
+#define GOCCL_ABI 5
 
 /* Classes of failure; the numbers of ccl/fault. */
 typedef enum {
@@ -348,13 +348,18 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
 /* Makes a group of the ranks that are left of this one, in their order: without the n ranks listed, and
  * without those that have died, which the ranks settle among themselves. All that are left call it,
  * whether or not the group has failed; nothing but the addresses that they have joined with is needed.
+ * Ranks that are lost, or listed, and not known to be dead may live, and may do the same. With quorum 0
+ * only a majority of the ranks that may live goes on: more than half of them, or half with the lowest;
+ * with a larger number at least so many ranks, whatever others do. All give the same quorum. The others
+ * get GOCCL_PEER_LOST with the ranks that may have gone on, and GOCCL_PEER_LEFT with those that have, once
+ * that is known.
  * *next is set at once: a group without members, which gets them when the call ends, and which
  * goccl_group_abort ends the call with; after a failure, too, it must be given back with
  * goccl_group_free. timeout_ns is that of the call, whose error then names the ranks that have not
  * called it, and of the new group's operations. This group stays as it is; the new one is on the same
  * device, if any. */
-int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
-                       int64_t slice_ns, goccl_work* work, goccl_error* error);
+int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int32_t quorum, int64_t timeout_ns,
+                       goccl_group* next, int64_t slice_ns, goccl_work* work, goccl_error* error);
 
 /* Returns the ranks that the members of a group made by goccl_group_shrink had in the former group: *n of
  * them, written to ranks if cap are enough. *n is 0 for other groups. */

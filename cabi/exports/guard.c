@@ -253,10 +253,10 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
   return goccl_go_group_lost(group, buf, cap, len, error);
 }
 
-int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
-                       int64_t slice_ns, goccl_work* work, goccl_error* error) {
+int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int32_t quorum, int64_t timeout_ns,
+                       goccl_group* next, int64_t slice_ns, goccl_work* work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_group_shrink(group, (int32_t*)without, n, timeout_ns, next, slice_ns, work, error);
+  return goccl_go_group_shrink(group, (int32_t*)without, n, quorum, timeout_ns, next, slice_ns, work, error);
 }
 
 int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n, goccl_error* error) {

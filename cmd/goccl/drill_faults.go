@@ -191,7 +191,7 @@ func drillFaults() []*drillFault {
 	for _, what := range []string{differSize, differType, differOp, differRoot, differCall} {
 		all = append(all, mismatch(what))
 	}
-	return append(all,
+	all = append(all,
 		&drillFault{
 			name: "abort", doc: "one rank aborts the group; another one is late",
 			cast: partOfCulprit(partAbort), act: func(s *stage) error {
@@ -221,6 +221,7 @@ func drillFaults() []*drillFault {
 			deaths: 3, cast: loop, act: killLooping, expects: afterDeath,
 		},
 	)
+	return append(all, shrinkFaults()...)
 }
 
 // fullFault is the name of the fault of a limit.

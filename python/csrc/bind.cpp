@@ -46,7 +46,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("mem_allocator", [](GocclBackend& self) -> py::object {
         return py::module_::import("goccl._registered").attr("allocator")();
       })
-      .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("options"), NoGil())
+      .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("quorum"), py::arg("options"),
+           NoGil())
       .def("_use_store", &GocclBackend::use_store, py::arg("store"))
       .def("_locate", &GocclBackend::locate, py::arg("rank"))
       .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())

@@ -39,8 +39,9 @@ class GocclBackend(Backend):
 
     @property
     def options(self) -> Options: ...
-    def _remaining(self, without: list[int], options: Options) -> tuple[GocclBackend, list[int]]:
-        """Makes a group of the ranks that are left, without those listed. Returns it, and its members' ranks here."""
+    def _remaining(self, without: list[int], quorum: int, options: Options) -> tuple[GocclBackend, list[int]]:
+        """Makes a group of the ranks that are left, without those listed, if they are a quorum (0: a majority).
+        Returns it, and its members' ranks here."""
     def _locate(self, rank: int) -> str:
         """The IP addresses at which this process may reach that of a rank, on a line each, nearest first."""
     def _abort_because(self, reason: str) -> None: ...

@@ -222,7 +222,7 @@ func (p *pair) giveUp(h *healing, last error) {
 		e.Silent = h.silent()
 		switch {
 		case errors.Is(last, syscall.ECONNREFUSED):
-			e.Silent = false
+			e.Silent, e.Dead = false, p.near()
 			e.Text += "; it refuses new connections"
 		case last != nil:
 			e.Text += fmt.Sprintf("; no new connection for %v: %v", time.Since(h.since).Round(time.Millisecond), last)

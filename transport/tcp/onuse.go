@@ -15,7 +15,7 @@ import (
 // mostDialing is the number of pairs that a process dials for the first time at the same time.
 const mostDialing = 64
 
-// mostLeft bounds what a pair remembers of the sessions that this side left before the peer had
+// mostLeft bounds what a pair remembers of the sessions that one side left before the other had
 // opened them.
 const mostLeft = 1024
 
@@ -24,7 +24,7 @@ const mostLeft = 1024
 func (p *pair) onUse(spec transport.Session) (*session, error) {
 	p.used.Store(true) // from here on the peer may dial at any time
 	s, err := p.start(spec)
-	if err == nil && p.live.Load() != nil {
+	if err == nil && p.live.Load() != nil && !s.removed.Load() {
 		p.enqueue(&s.node)
 	}
 	return s, err
@@ -147,7 +147,8 @@ func (p *pair) noFirst(peer int, last error) *fault.Error {
 		text = p.peer.who() + " refuses connections; its process has ended"
 	}
 	e := fault.Peer(fault.PeerLost, peer, "tcp: %s", text)
-	e.Cause, e.Silent = last, !errors.Is(last, syscall.ECONNREFUSED)
+	refused := errors.Is(last, syscall.ECONNREFUSED)
+	e.Cause, e.Silent, e.Dead = last, !refused, refused && p.near()
 	return e
 }
 
@@ -204,6 +205,10 @@ func (p *pair) depart(s *session) {
 	spec.Window, spec.Control, spec.OnUse = nil, nil, true
 	p.departed[s.key()] = departure{spec, why}
 }
+
+// near reports whether the peer is on this host, so that no firewall between the two refuses
+// connections: nobody listens.
+func (p *pair) near() bool { return p.peer.host == p.f.self.host }
 
 // giveUpFirst ends a session for which there was no socket. A peer that comes late learns why; if
 // this side is the one that dials, it goes on dialling for that.

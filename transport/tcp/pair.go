@@ -77,6 +77,7 @@ type pair struct {
 	waiting   map[sessionKey]*session  // not announced by the peer yet
 	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
 	departed  map[sessionKey]departure // left by this side before the peer opened them
+	parted    map[sessionKey]*incoming // left by the peer, for a reason, before Connect was called
 	farewells []uint32                 // goodbyes to be answered, by the peer's index
 	node      node                     // for the farewells
 	spent     [2]int64                 // what the sessions have spent
@@ -107,7 +108,8 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
 		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
 		waiting:  map[sessionKey]*session{},
-		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departure{}, epoch: newEpoch()}
+		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departure{}, parted: map[sessionKey]*incoming{},
+		epoch: newEpoch()}
 	p.node.pair = p
 	p.control.hears = map[uint32]*session{}
 	p.longest.Store(maxPayload)
@@ -117,8 +119,8 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 // connect opens a session, over a new socket if necessary.
 func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, error) {
 	s, err := p.start(spec)
-	if err != nil {
-		return nil, err
+	if err != nil || s.removed.Load() {
+		return s, err
 	}
 	p.background.Add(1)
 	defer p.background.Add(-1)
@@ -241,7 +243,7 @@ const probePeriod = 300 * time.Millisecond
 // refuses returns an error if the process that has to dial this one refuses connections itself at
 // all its addresses: it has ended. That of another host is not asked, since firewalls refuse, too.
 func (p *pair) refuses(ctx context.Context) (refused error) {
-	if p.peer.host != p.f.self.host {
+	if !p.near() {
 		return nil
 	}
 	for _, w := range wires(p.f.self, p.peer) {
@@ -332,6 +334,12 @@ func (p *pair) start(spec transport.Session) (*session, error) {
 			"tcp: %d sessions between two processes are the limit", maxSessions)
 	}
 	s := newSession(p, spec)
+	if in := p.parted[key]; in != nil && s.check(&in.opening) == nil {
+		delete(p.parted, key)
+		s.removed.Store(true)
+		s.fail(p.goodbye(s, in))
+		return s, nil
+	}
 	p.sessions[s] = true
 	if in := p.inbounds[key]; in != nil {
 		delete(p.inbounds, key)
@@ -371,6 +379,7 @@ func (p *pair) announce(in *incoming) {
 	defer p.mu.Unlock()
 	p.opens = in.index + 1
 	p.broadcast()
+	delete(p.parted, key)
 	if s := p.waiting[key]; s != nil {
 		delete(p.waiting, key)
 		p.match(s, in)
@@ -449,13 +458,21 @@ func (p *pair) left(index uint32, in *incoming) error {
 	key := sessionKey{in.opening.id, int(in.opening.to), int(in.opening.from)}
 	if p.inbounds[key] == in {
 		delete(p.inbounds, key)
+		if len(in.why) > 0 && len(p.parted) < mostLeft {
+			p.parted[key] = in
+		}
 	}
 	if s := in.session.Load(); s != nil {
-		e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
-		e.Left = in.why
-		s.fail(e)
+		s.fail(p.goodbye(s, in))
 	}
 	return nil
+}
+
+// goodbye returns the error of a session that the peer has left.
+func (p *pair) goodbye(s *session, in *incoming) *fault.Error {
+	e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
+	e.Left = in.why
+	return e
 }
 
 // busy reports whether a session has not sent its goodbye yet, or a control message has not

@@ -31,6 +31,10 @@ func Place(root string) (topo.Place, error) {
 	}
 	sum := sha256.Sum256([]byte(namespace + " " + firstLink(root)))
 	p.Network = binary.LittleEndian.Uint64(sum[:])
+	if namespace, err = os.Readlink(filepath.Join(root, "proc/self/ns/pid")); err == nil {
+		sum = sha256.Sum256([]byte(namespace))
+		p.Pids = binary.LittleEndian.Uint64(sum[:])
+	}
 	return p, nil
 }
 
