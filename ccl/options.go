@@ -241,7 +241,9 @@ var optionTable = []option{
 	{"GOCCL_SOCKET_IFNAME", "", "str",
 		"Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and those to leave out " +
 			"(^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else GLOO_SOCKET_IFNAME; " +
-			"if one of these leaves no interface, ranks of one host still do without TCP. The first group of a process that may use TCP decides.", false,
+			"if one of these leaves no interface, ranks of one host still do without TCP. Not set: all, bridges of containers " +
+			"(docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::) do not count; of more than 32 addresses, one of " +
+			"each subnet comes first, and a WARN names what is left out. The first group of a process that may use TCP decides.", false,
 		func(o *Options) string { return o.SocketIfname },
 		func(o *Options, v string) error { o.SocketIfname = v; return nil }},
 	{"GOCCL_SOCKET_STREAMS", "", "int",

@@ -78,10 +78,11 @@ func New(opts Options) (*Fabric, error) {
 		return nil, err
 	}
 	sel, _ := parseSelector(opts.Interfaces)
-	nics, err := hostInterfaces()
-	if err == nil {
-		nics, err = sel.choose(ofFamily(nics, opts.Family))
+	all, err := hostInterfaces()
+	if err != nil {
+		return nil, err
 	}
+	nics, err := sel.choose(ofFamily(all, opts.Family))
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +96,16 @@ func New(opts Options) (*Fabric, error) {
 		return nil, fault.Wrap(fault.System, err,
 			"tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
 	}
-	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port, opts.LastPort); err != nil {
+	wanted, left := offer(nics)
+	if f.listeners, f.self.endpoints, err = listen(wanted, opts.Port, opts.LastPort); err != nil {
 		f.poller.close()
 		return nil, err
+	}
+	f.tellLeft(left)
+	for _, n := range all {
+		for _, p := range n.prefixes {
+			f.self.has = append(f.self.has, p.Addr())
+		}
 	}
 	if opts.TLS {
 		if f.identity, err = newIdentity(); err != nil {

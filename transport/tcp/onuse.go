@@ -110,7 +110,7 @@ func (p *pair) first() {
 			}
 			last = fmt.Errorf("%v: %w", w.to.addrPort(), err)
 		}
-		if refused == len(wires) || time.Since(heard) > f.opts.PeerTimeout {
+		if refused > 0 && refused == len(wires) || time.Since(heard) > f.opts.PeerTimeout {
 			p.unreachable(last)
 			return
 		}

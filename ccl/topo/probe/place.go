@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,8 +36,14 @@ func Place(root string) (topo.Place, error) {
 }
 
 // firstLink returns the hardware address of the first Ethernet or InfiniBand interface, "" if there
-// is none.
+// is none. The kernel says which interfaces are in the namespace of this process. /sys has those of
+// whoever has mounted it, or none, so it only serves where netlink is refused, and tests.
 func firstLink(root string) string {
+	if root == "/" {
+		if all, err := net.Interfaces(); err == nil {
+			return firstOf(all)
+		}
+	}
 	folders, _ := filepath.Glob(filepath.Join(root, "sys/class/net/*"))
 	first, index := "", math.MaxInt
 	for _, folder := range folders {
@@ -50,6 +57,20 @@ func firstLink(root string) string {
 		}
 		if address := read("address"); strings.Trim(address, "0:") != "" {
 			first, index = address, i
+		}
+	}
+	return first
+}
+
+// The lengths of hardware addresses.
+const ethernetBytes, infinibandBytes = 6, 20
+
+func firstOf(all []net.Interface) string {
+	first, index := "", math.MaxInt
+	for _, i := range all {
+		n := len(i.HardwareAddr)
+		if i.Index < index && (n == ethernetBytes || n == infinibandBytes) {
+			first, index = i.HardwareAddr.String(), i.Index
 		}
 	}
 	return first

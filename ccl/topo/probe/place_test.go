@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,4 +60,12 @@ func machine(t *testing.T, boot, namespace string, interfaces map[string]map[str
 		}
 	}
 	return root
+}
+
+// TestFirstOf takes the interface with the smallest index that has a hardware address.
+func TestFirstOf(t *testing.T) {
+	mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
+	require.Empty(t, firstOf(nil))
+	require.Equal(t, "02:00:00:00:00:07", firstOf([]net.Interface{{Index: 1}, {Index: 9, HardwareAddr: mac(9)},
+		{Index: 2, HardwareAddr: net.HardwareAddr{10, 0, 0, 1}}, {Index: 3, HardwareAddr: mac(7)}}))
 }
