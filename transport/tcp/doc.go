@@ -6,7 +6,8 @@
 // (Options.Interfaces). Two processes that are linked form a pair. A pair has one connection, made
 // when the first session needs it and shared by all sessions (groups) and channels. The process
 // with the smaller id dials; it tries all wires to the peer until one answers and proves its
-// identity. A connection ends with the fabric, not with its last session.
+// identity. After a second the other one dials, too: a firewall may let only one of them through. A
+// connection ends with the fabric, not with its last session.
 //
 // With Session.OnUse a session needs the connection once a fragment is published or a thread waits
 // for one. Either side then dials, and where both do the smaller id's connection is taken. A pair
@@ -46,7 +47,9 @@
 // receiver has released them, so nothing is missing. Options.Warn is told.
 //
 // A peer that refuses connections at all its addresses, or where it was connected last, is dead,
-// and the pair lost at once: a process listens before anybody knows its address. So it is after
+// and the pair lost at once: a process listens before anybody knows its address. Where only the
+// peer has ever dialled, a firewall may be what refuses; then it has half a second to dial again,
+// and before the first connection Options.PeerTimeout. The pair is lost, too, after
 // Options.PeerTimeout without a connection, and after a violation of the protocol. A lost pair gets
 // another epoch. The handshake compares epochs: a side that still has sessions of an epoch that the
 // other side does not know ends them.

@@ -277,8 +277,10 @@ func (p *pair) shake(ctx context.Context, nc *stream, kind byte, broken nonce) (
 	}
 	if err != nil {
 		nc.Close()
+		return g, err
 	}
-	return g, err
+	p.reached.Store(true)
+	return g, nil
 }
 
 // ambiguous reports whether another interface of this process is in the same subnet. Then the

@@ -152,11 +152,11 @@ func (p *pair) heal(c *conn, cause error) bool {
 	return true
 }
 
-// redial dials until the pair is open again, by this side or by the other, or is lost. A peer that
-// refuses connections at all its addresses, or at the one of the connection that broke, is dead.
+// redial dials until the pair is open again, by this side or by the other, or is lost.
 func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
+	var since time.Time // the first refusal
 	targets := p.known()
 	round := 0
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
@@ -174,11 +174,12 @@ func (p *pair) redial(h *healing) {
 			}
 			last = fmt.Errorf("%v: %w", to.to.addrPort(), err)
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				refused++
-				// A process behind a firewall may be out of reach for the side that did not dial at
-				// first, and dial itself.
-				all := refused == len(targets) && (!p.key.accept || errors.Is(h.cause, io.EOF))
-				if all || to.to.prefix.Addr() == h.host {
+				if refused++; since.IsZero() {
+					since = time.Now()
+				}
+				r := refusal{all: refused == len(targets), there: to.to.prefix.Addr() == h.host, open: p.admits(),
+					cut: h.silent(), long: time.Since(since) >= p.tolerance()}
+				if r.dead() {
 					p.giveUp(h, last)
 					return
 				}
@@ -209,6 +210,20 @@ func (p *pair) attempt(round int) time.Duration {
 	}
 	return min(limit, p.f.opts.DialTimeout+p.f.opts.HandshakeTimeout)
 }
+
+// refusalSpan is how long a peer that only dials itself, since a firewall refuses what this side
+// dials, has to make a new connection.
+const refusalSpan = 500 * time.Millisecond
+
+// tolerance returns that, or more where round trips are long.
+func (p *pair) tolerance() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(refusalSpan, tripsAttempt*p.trip)
+}
+
+// admits reports whether only the peer itself can refuse connections of this side.
+func (p *pair) admits() bool { return p.peer.host == p.f.self.host || p.reached.Load() }
 
 // waits waits for d, or until ctx ends.
 func waits(ctx context.Context, d time.Duration) {

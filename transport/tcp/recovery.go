@@ -50,6 +50,19 @@ type span struct{ began, ended uint64 }
 // late; the peer has given it up and made the other one.
 func (s span) outdated(newest uint64) bool { return s.began < newest }
 
+// refusal is what a side knows when the peer refuses its connections.
+type refusal struct {
+	all   bool // at all its addresses
+	there bool // at the one where it was connected last
+	open  bool // no firewall refuses: it is on this host, or this side has reached it before
+	cut   bool // the connection broke since nobody answered, not since the peer's host ended it
+	long  bool // for so long that the peer, if it lives, has dialled this side
+}
+
+// dead reports whether the peer's process is gone. A process listens before anybody knows its
+// address. But firewalls refuse, too: behind one a peer is alive, and the only one who can dial.
+func (r refusal) dead() bool { return (r.all || r.there) && (r.open || r.long && !r.cut) }
+
 // standing is what a side knows of one of its sessions.
 type standing struct {
 	announced bool // the peer's open has arrived

@@ -30,6 +30,9 @@ import (
 //	open … gone     socket.sessionFrame, channelFrame, pairFrame
 //	refused         pair.redial, first: the peer's process is gone; giveUp, unreachable, lose
 //
+// A firewall may refuse or drop whatever one side dials (walled): that side has no attempt that leads
+// anywhere, and must leave it to the other one, whose id may be the larger one.
+//
 // and what may befall them, a few times:
 //
 //	break           the path breaks; in each direction any end of what is under way is lost (drop)
@@ -139,8 +142,9 @@ type modelSide struct {
 type link struct {
 	sides               [2]modelSide // the smaller id first
 	conns               [mostConnections]modelConn
-	breaks, gives, dies uint8 // how many may follow
-	given, died         bool  // some have
+	breaks, gives, dies uint8   // how many may follow
+	given, died         bool    // some have
+	walled              [2]bool // by side: what it dials leads nowhere
 	wrong               string
 	beyond              bool // what follows is not explored
 }
@@ -157,6 +161,7 @@ type mutant struct {
 	hastyGoodbye                                bool
 	attachesLate, missesAnswer, forgetsDeparted bool
 	forgetsReason, forgetsWaiting               bool
+	leavesDialling, believesFirewalls           bool
 }
 
 // mover makes the steps of a link.
@@ -614,12 +619,18 @@ func (m *mover) dialer(l *link, side int) {
 		s.dialing = false
 		m.lose(l, side)
 	}
-	if l.sides[1-side].dead {
+	// A peer that lives dials before this side has been refused for long.
+	dead := l.sides[1-side].dead
+	r := refusal{all: dead || l.walled[side], open: !l.walled[side] || m.mu.believesFirewalls, long: dead}
+	if r.dead() {
 		m.step(l, side, "refused", true, end)
 		return
 	}
 	if l.gives > 0 {
 		m.step(l, side, "give up", false, func(l *link, s *modelSide) { l.gives--; l.given = true; end(l, s) })
+	}
+	if l.walled[side] || m.mu.leavesDialling && side == 1 {
+		return
 	}
 	at := slices.IndexFunc(l.conns[:], func(k modelConn) bool { return k.stage == unused })
 	if at < 0 {
