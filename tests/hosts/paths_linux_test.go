@@ -183,3 +183,13 @@ func TestOneWay(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressChanges gives a host another address while its rank is at work: it dials the other one,
+// whose address is as it was.
+func TestAddressChanges(t *testing.T) {
+	t.Parallel()
+	said := pair(t, "plain", "", "while [ ! -e $FOLDER/ready0 ] || [ ! -e $FOLDER/ready1 ]; do sleep 0.05; done\n"+
+		"ip -n host1 addr del 10.77.0.2/24 dev eth0\nip -n host1 addr add 10.77.0.99/24 dev eth0\ntouch $FOLDER/again",
+		"-hosts.again")
+	require.Contains(t, said, "a new one to 10.77.0.99")
+}

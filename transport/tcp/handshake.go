@@ -242,8 +242,17 @@ func (p *pair) taken() {
 	p.mu.Unlock()
 }
 
-// dial connects by one wire.
+// dial connects by one wire. Where this host has lost the address of the wire's interface, as one
+// that DHCP or a VPN gives, routes decide.
 func (f *Fabric) dial(ctx context.Context, w wire, peer *address) (*stream, error) {
+	nc, err := f.dialFrom(ctx, w, peer)
+	if w.from.prefix.IsValid() && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return f.dialFrom(ctx, wire{to: w.to}, peer)
+	}
+	return nc, err
+}
+
+func (f *Fabric) dialFrom(ctx context.Context, w wire, peer *address) (*stream, error) {
 	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
 	if w.from.prefix.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from.prefix.Addr(), 0))
