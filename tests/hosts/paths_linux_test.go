@@ -193,3 +193,17 @@ func TestAddressChanges(t *testing.T) {
 		"-hosts.again")
 	require.Contains(t, said, "a new one to 10.77.0.99")
 }
+
+// TestLargePacketsLost has a path that loses large packets, and says so to nobody: the ranks find out
+// and send smaller ones.
+func TestLargePacketsLost(t *testing.T) {
+	t.Parallel()
+	for wire, bytes := range map[string]int{"most=1300": 1200, "most=600": 536} {
+		t.Run(wire, func(t *testing.T) {
+			t.Parallel()
+			said := pair(t, wire, "", "")
+			require.Contains(t, said, "large packets are lost between")
+			require.Contains(t, said, fmt.Sprintf("segments have %d bytes from now on", bytes))
+		})
+	}
+}

@@ -54,6 +54,12 @@
 // another epoch. The handshake compares epochs: a side that still has sessions of an epoch that the
 // other side does not know ends them.
 //
+// Where a connection is made, but nothing of what was sent over the former one has arrived until
+// the kernel gave that up, the path may lose large packets. The next connection to that host then
+// has smaller segments, which both sides agree on in the handshake, and Options.Warn is told. Nor
+// does a path live for ever that takes connections and carries nothing: Options.PeerTimeout counts
+// from when the first one broke.
+//
 // With Options.Checksum a frame carries checksums. One that does not fit breaks the connection, and
 // the next connection brings the fragment again. After three within a minute, or without a fragment
 // that arrives between, the next resumption says that the path is given up, and both sides lose the

@@ -59,8 +59,9 @@ type Fabric struct {
 	closed     bool // no new pairs
 	down       bool // no new sockets or tasks
 	pairs      map[pairKey]*pair
-	orders     map[string]*order // of the wires to other hosts
-	registered chan struct{}     // closed and replaced when a pair is added
+	orders     map[string]*order  // of the wires to other hosts
+	limits     map[[16]byte]uint8 // of segments to other hosts, as an index of segments
+	registered chan struct{}      // closed and replaced when a pair is added
 }
 
 var (
@@ -89,7 +90,8 @@ func New(opts Options) (*Fabric, error) {
 	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
-		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
+		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, limits: map[[16]byte]uint8{},
+		registered: make(chan struct{})}
 	f.table.Store(&[]*socket{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {

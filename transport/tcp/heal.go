@@ -449,7 +449,10 @@ func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32)
 	if spoilt { // nothing more is sent
 		return nil
 	}
-	again, err := p.rewind(opens, arrived)
+	if err := p.stalls(c, arrived); err != nil {
+		return err
+	}
+	again, err := p.rewind(opens, arrived, c.healed)
 	if err != nil {
 		return err
 	}
@@ -466,9 +469,87 @@ func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32)
 	return nil
 }
 
-func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err error) {
+// errLarge ends a connection that is to be made again with smaller segments.
+type errLarge struct {
+	bytes int
+	path  string
+}
+
+func (e *errLarge) Error() string {
+	return fmt.Sprintf("large packets are lost between %s, so the MTU of an interface is too large for the path; "+
+		"segments have %d bytes from now on", e.path, e.bytes)
+}
+
+// stalls looks at what has arrived at the peer when a connection was made in place of one that had
+// broken. Small packets have passed, or there would be no connection: if nothing has come of what was
+// sent over the former one until it was given up, large ones may get lost. A path that brings nothing
+// is given up after Options.PeerTimeout, however often it is connected.
+func (p *pair) stalls(c *conn, arrived map[uint32][]uint32) error {
+	h, since := c.healed, p.lacking(arrived)
+	if h == nil || since.IsZero() {
+		return nil
+	}
+	lasts := p.f.now().Sub(since)
+	if lasts >= p.f.opts.PeerTimeout {
+		e := fault.Peer(fault.PeerLost, fault.NoPeer, "tcp: %s takes connections, but nothing that was sent has arrived there "+
+			"for %v; the path loses packets, large ones perhaps (MTU)", c.where(), lasts.Round(time.Millisecond))
+		e.Cause, e.Silent = h.cause, true
+		return e
+	}
+	limit := p.f.limitTo(p.peer)
+	if !errors.Is(h.cause, syscall.ETIMEDOUT) || int(limit)+1 == len(segments) {
+		return nil
+	}
+	p.f.limit(p.peer, limit+1)
+	return &errLarge{segments[limit+1], c.path()}
+}
+
+// lacking returns since when the peer has lacked a fragment that was sent at least twice, zero if it
+// lacks none.
+func (p *pair) lacking(arrived map[uint32][]uint32) (since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for s := range p.sessions {
+		if !s.openSent {
+			continue
+		}
+		counts := arrived[s.index]
+		for i := range min(len(counts), len(s.channels)) {
+			q := &s.channels[i].out
+			x := &q.stuck
+			if stays(x.lacks, x.next, counts[i], q.started.Load()-counts[i]) && (since.IsZero() || x.since.Before(since)) {
+				since = x.since
+			}
+		}
+	}
+	return since
+}
+
+// limitTo returns the limit of segments to a host, as an index of segments.
+func (f *Fabric) limitTo(peer *address) uint8 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.limits[peer.host]
+}
+
+// limit lowers the limit of segments to a host.
+func (f *Fabric) limit(peer *address, to uint8) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to > f.limits[peer.host] {
+		f.limits[peer.host] = min(to, uint8(len(segments)-1))
+	}
+}
+
+// rewind has what has not arrived sent again, and returns how many fragments that is. h is what broke
+// before.
+func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (again int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	broke := p.f.now()
+	if h != nil {
+		broke = h.since
+	}
 	for s := range p.sessions {
 		counts, listed := []uint32(nil), false
 		if s.openSent {
@@ -496,6 +577,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
 			}
 			again += int(lost)
+			ch.out.stuck.resumed(n, lost, broke)
 			ch.in.due.Store(ch.in.released.Load() > 0 || ch.in.scale.Load() > 0)
 			p.push(&ch.node)
 		}

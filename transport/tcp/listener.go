@@ -164,12 +164,13 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if p = f.wanted(g.ctx, h); p != nil && g.nc.certificate() != p.peer.certificate {
 		err = errStranger
 	} else if p != nil {
-		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
+		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch(), f.limitTo(p.peer))
 		said.span = span{heard, heard}
 	}
 	if !f.waiting.Remove(g) || p == nil || err != nil {
 		return nil, said, errStranger
 	}
+	f.limit(p.peer, said.limit)
 	switch kind := h.kind(); {
 	case kind == helloProbe:
 		said.probe = true
