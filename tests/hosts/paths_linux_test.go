@@ -120,8 +120,8 @@ func TestRankOfPath(t *testing.T) {
 	fmt.Printf("rank %d is right\n", number)
 }
 
-// pair has two ranks, one a host, run together, and other lines of the script beside them; FOLDER is
-// theirs. It returns what all of them have said.
+// pair has two ranks, one a host, run together, and other lines of the script beside them; FOLDER
+// is theirs. It returns what all of them have said.
 func pair(t *testing.T, wire, before, beside string, more ...string) string {
 	folder := t.TempDir()
 	self, err := os.Executable()
@@ -184,8 +184,8 @@ func TestOneWay(t *testing.T) {
 	}
 }
 
-// TestAddressChanges gives a host another address while its rank is at work: it dials the other one,
-// whose address is as it was.
+// TestAddressChanges gives a host another address while its rank is at work: it dials the other
+// one, whose address is as it was.
 func TestAddressChanges(t *testing.T) {
 	t.Parallel()
 	said := pair(t, "plain", "", "while [ ! -e $FOLDER/ready0 ] || [ ! -e $FOLDER/ready1 ]; do sleep 0.05; done\n"+
@@ -194,8 +194,8 @@ func TestAddressChanges(t *testing.T) {
 	require.Contains(t, said, "a new one to 10.77.0.99")
 }
 
-// TestLargePacketsLost has a path that loses large packets, and says so to nobody: the ranks find out
-// and send smaller ones.
+// TestLargePacketsLost has a path that loses large packets, and says so to nobody: the ranks find
+// out and send smaller ones.
 func TestLargePacketsLost(t *testing.T) {
 	t.Parallel()
 	for wire, bytes := range map[string]int{"most=1300": 1200, "most=600": 536} {

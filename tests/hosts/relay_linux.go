@@ -27,7 +27,8 @@ type packet struct {
 }
 
 // relay makes a wire of tun devices and carries their packets. Devices leave checksums and the
-// cutting of large packets to the next one, so a packet may have 64 KiB, unless single ones get lost.
+// cutting of large packets to the next one, so a packet may have 64 KiB, unless single ones get
+// lost.
 func (n *Network) relay(wire int) error {
 	devices := make([]*os.File, n.Hosts)
 	w := &n.Wires[wire]

@@ -146,8 +146,8 @@ func dialable(ip netip.Addr) bool {
 
 // usable returns the endpoints of to that from may dial, nearest first: loopback on the same host,
 // the same subnet, then the rest in the peer's order with IPv4 before IPv6; at last what is likely
-// to lead nowhere. An address that both hosts have, as the bridge of a container runtime, leads from
-// each of them to itself; a link-local one leads to neighbours only.
+// to lead nowhere. An address that both hosts have, as the bridge of a container runtime, leads
+// from each of them to itself; a link-local one leads to neighbours only.
 func usable(from, to *address) []endpoint {
 	var v4, v6 bool
 	for _, e := range from.endpoints {

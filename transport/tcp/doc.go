@@ -19,12 +19,12 @@
 //
 // A wire is an address of the peer together with the interface of this process that leads there,
 // whose address becomes the source. Loopback comes first on the same host, then the same subnet,
-// then what routes lead to, then bridges, which mostly lead to containers. An address that this host
-// has as well is no wire to another one. Where several interfaces lead to a host, the first dialer probes them
-// all at once: each connection proves itself and then carries 512 KiB, for 300 ms at most; where
-// the system knows the rates of all interfaces, they count instead. The wires that answered come
-// first, the fastest before the others, and every pair between the two hosts keeps this order.
-// Options.Info is told.
+// then what routes lead to, then bridges, which mostly lead to containers. An address that this
+// host has as well is no wire to another one. Where several interfaces lead to a host, the first
+// dialer probes them all at once: each connection proves itself and then carries 512 KiB, for 300
+// ms at most; where the system knows the rates of all interfaces, they count instead. The wires
+// that answered come first, the fastest before the others, and every pair between the two hosts
+// keeps this order. Options.Info is told.
 //
 // # Sockets
 //

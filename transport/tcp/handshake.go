@@ -23,9 +23,9 @@ import (
 //	dialer → acceptor   proof "dial"
 //	acceptor → dialer   one byte: the connection is taken
 //
-// A proof is an HMAC over its label, the hello, and what the acceptor has said before its proof, under
-// a key derived from both secrets. The dialer hangs up where its own limit is the larger one, and
-// dials again with that of the acceptor (segments).
+// A proof is an HMAC over its label, the hello, and what the acceptor has said before its proof,
+// under a key derived from both secrets. The dialer hangs up where its own limit is the larger one,
+// and dials again with that of the acceptor (segments).
 const (
 	helloMagic = "gocclTCP"
 	helloBytes = len(helloMagic) + 1 + 1 + 1 + 16 + 16 + 8 + 32 + 32

@@ -481,9 +481,9 @@ func (e *errLarge) Error() string {
 }
 
 // stalls looks at what has arrived at the peer when a connection was made in place of one that had
-// broken. Small packets have passed, or there would be no connection: if nothing has come of what was
-// sent over the former one until it was given up, large ones may get lost. A path that brings nothing
-// is given up after Options.PeerTimeout, however often it is connected.
+// broken. Small packets have passed, or there would be no connection: if nothing has come of what
+// was sent over the former one until it was given up, large ones may get lost. A path that brings
+// nothing is given up after Options.PeerTimeout, however often it is connected.
 func (p *pair) stalls(c *conn, arrived map[uint32][]uint32) error {
 	h, since := c.healed, p.lacking(arrived)
 	if h == nil || since.IsZero() {
@@ -504,8 +504,8 @@ func (p *pair) stalls(c *conn, arrived map[uint32][]uint32) error {
 	return &errLarge{segments[limit+1], c.path()}
 }
 
-// lacking returns since when the peer has lacked a fragment that was sent at least twice, zero if it
-// lacks none.
+// lacking returns since when the peer has lacked a fragment that was sent at least twice, zero if
+// it lacks none.
 func (p *pair) lacking(arrived map[uint32][]uint32) (since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -517,7 +517,10 @@ func (p *pair) lacking(arrived map[uint32][]uint32) (since time.Time) {
 		for i := range min(len(counts), len(s.channels)) {
 			q := &s.channels[i].out
 			x := &q.stuck
-			if stays(x.lacks, x.next, counts[i], q.started.Load()-counts[i]) && (since.IsZero() || x.since.Before(since)) {
+			if !stays(x.lacks, x.next, counts[i], q.started.Load()-counts[i]) {
+				continue
+			}
+			if since.IsZero() || x.since.Before(since) {
 				since = x.since
 			}
 		}
@@ -541,8 +544,8 @@ func (f *Fabric) limit(peer *address, to uint8) {
 	}
 }
 
-// rewind has what has not arrived sent again, and returns how many fragments that is. h is what broke
-// before.
+// rewind has what has not arrived sent again, and returns how many fragments that is. h is what
+// broke before.
 func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (again int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -557,8 +557,8 @@ func TestBusyPeer(t *testing.T) {
 	}
 }
 
-// TestStalls makes a connection in place of one that had broken, and the peer has got nothing of what
-// was sent over the former one.
+// TestStalls makes a connection in place of one that had broken, and the peer has got nothing of
+// what was sent over the former one.
 func TestStalls(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -194,9 +194,10 @@ func ofFamily(nics []nic, family string) []nic {
 	return kept
 }
 
-// offer returns the addresses that a process listens on, and those that are too many for the address
-// of a process (maxEndpoints). Then loopback is kept, the first address of each subnet, and the
-// first one of each interface, before others: one of these may be all that leads to another host.
+// offer returns the addresses that a process listens on, and those that are too many for the
+// address of a process (maxEndpoints). Then loopback is kept, the first address of each subnet, and
+// the first one of each interface, before others: one of these may be all that leads to another
+// host.
 func offer(nics []nic) (wanted, left []endpoint) {
 	type subnet struct {
 		of     netip.Prefix

@@ -207,14 +207,18 @@ func TestOffer(t *testing.T) {
 		has, left []string // some of them
 		cut       int
 	}{
-		{"few", []nic{nicOf("eth0", "10.0.0.1/24", "10.0.0.2/24"), loop}, []string{"10.0.0.1", "10.0.0.2", "127.0.0.1"}, nil, 0},
-		{"single addresses before that of the host", []nic{nicOf("eth0", append(many("10.96.32.%d/32", 40), "10.0.0.1/24")...), loop},
+		{"few", []nic{nicOf("eth0", "10.0.0.1/24", "10.0.0.2/24"), loop},
+			[]string{"10.0.0.1", "10.0.0.2", "127.0.0.1"}, nil, 0},
+		{"single addresses before that of the host",
+			[]nic{nicOf("eth0", append(many("10.96.32.%d/32", 40), "10.0.0.1/24")...), loop},
 			[]string{"10.96.32.1", "10.0.0.1", "127.0.0.1"}, []string{"10.96.32.40", "10.96.32.31"}, 11},
-		{"the only address of an interface", []nic{nicOf("eth0", many("10.0.0.%d/24", 50)...), nicOf("eth1", "10.9.0.1/32"), loop},
+		{"the only address of an interface",
+			[]nic{nicOf("eth0", many("10.0.0.%d/24", 50)...), nicOf("eth1", "10.9.0.1/32"), loop},
 			[]string{"10.0.0.1", "10.9.0.1", "127.0.0.1"}, []string{"10.0.0.50"}, 21},
 		{"one of each subnet", []nic{nicOf("eth0", append(many("10.0.0.%d/24", 50), "192.168.0.1/16")...)},
 			[]string{"10.0.0.1", "192.168.0.1"}, []string{"10.0.0.50"}, 19},
-		{"interfaces before bridges", append([]nic{nicOf("eth0", many("10.0.%d.1/24", 20)...)}, append(bridges, loop)...),
+		{"interfaces before bridges",
+			append([]nic{nicOf("eth0", many("10.0.%d.1/24", 20)...)}, append(bridges, loop)...),
 			[]string{"10.0.20.1", "172.16.0.1", "127.0.0.1"}, []string{"172.50.0.1"}, 30},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -242,7 +246,8 @@ func TestOffer(t *testing.T) {
 // TestTellLeft says in one line that addresses are not used.
 func TestTellLeft(t *testing.T) {
 	var said []string
-	f := &Fabric{opts: Options{Warn: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}}
+	warn := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	f := &Fabric{opts: Options{Warn: warn}}
 	f.tellLeft(nil)
 	require.Empty(t, said)
 	var left []endpoint

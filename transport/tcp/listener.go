@@ -16,8 +16,8 @@ import (
 const portAttempts = 16
 
 // listen binds one port on all addresses that are wanted: any, or the first of a range that is free
-// on all. It leaves out addresses that cannot be bound (not ready yet, or removed meanwhile) as long
-// as there are others.
+// on all. It leaves out addresses that cannot be bound (not ready yet, or removed meanwhile) as
+// long as there are others.
 func listen(wanted []endpoint, port, last int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
 	attempts, next := portAttempts, 0
 	if port != 0 {

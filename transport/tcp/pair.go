@@ -193,8 +193,8 @@ func contextFault(ctx context.Context, rank int, what string) error {
 	return e
 }
 
-// turn is how long the side with the larger id waits to be dialled before it dials, too: the peer may
-// be behind a firewall that lets only one of them through.
+// turn is how long the side with the larger id waits to be dialled before it dials, too: the peer
+// may be behind a firewall that lets only one of them through.
 const turn = time.Second
 
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.

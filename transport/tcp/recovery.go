@@ -132,16 +132,17 @@ func rewinds(arrived, freed, started uint32) (again uint32, possible bool) {
 	return started - arrived, true
 }
 
-// stays reports whether a fragment that the peer lacked when a connection was made is still the next
-// one that it lacks, when the next connection is made: nothing of it came over the former, or not
-// all.
+// stays reports whether a fragment that the peer lacked when a connection was made is still the
+// next one that it lacks, when the next connection is made: nothing of it came over the former, or
+// not all.
 func stays(lacked bool, before, arrived, again uint32) bool {
 	return lacked && again > 0 && arrived == before
 }
 
 // segments has the limits of the segments of connections to a host, in bytes; 0 is none. A path may
-// lose large packets, and keep it to itself, as that of a tunnel where messages about it are filtered.
-// The first one below fits into the smallest packet of IPv6, the last one into that of IPv4.
+// lose large packets, and keep it to itself, as that of a tunnel where messages about it are
+// filtered. The first one below fits into the smallest packet of IPv6, the last one into that of
+// IPv4.
 var segments = [...]int{0, 1200, 536}
 
 // fits reports whether a connection that was dialled with one limit does for an acceptor that has

@@ -33,8 +33,8 @@ import (
 //	large           the path loses large packets: data, and all behind it, until time out
 //	time out        conn.fail, as the kernel gives up what is not acknowledged
 //
-// A firewall may refuse or drop whatever one side dials (walled): that side has no attempt that leads
-// anywhere, and must leave it to the other one, whose id may be the larger one.
+// A firewall may refuse or drop whatever one side dials (walled): that side has no attempt that
+// leads anywhere, and must leave it to the other one, whose id may be the larger one.
 //
 // and what may befall them, a few times:
 //
@@ -468,7 +468,8 @@ func (m *mover) rewind(l *link, s *modelSide, f modelFrame) {
 	s.byeSent = s.byeSent && m.mu.noGoodbye
 	again, possible := rewinds(uint32(arrived), uint32(s.freed), uint32(s.started))
 	if listed && possible && l.hole {
-		if stays(s.lacked, uint32(s.lacking), uint32(arrived), again) && s.silent && s.limit == 0 && !m.mu.keepsSegments {
+		stays := stays(s.lacked, uint32(s.lacking), uint32(arrived), again)
+		if stays && s.silent && s.limit == 0 && !m.mu.keepsSegments {
 			s.limit = 1
 			l.conns[s.live].cut = true
 			l.conns[s.live].large = [2]bool{}
