@@ -237,6 +237,9 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		e.node.windows.Add(-bytes)
 	})
 	e.log("INFO", "joined %d ranks%s: %s", e.cfg.Size, sizes(planner.hosts), summary(routes))
+	if text := apart(peers, e.cfg.Rank, e.lacking); text != "" && e.cfg.Options.allows("shm") {
+		e.log("INFO", "without shared memory on this machine, %s", text)
+	}
 	comm, err := exec.New(exec.Options{
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: shared, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,

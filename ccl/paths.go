@@ -2,8 +2,11 @@ package ccl
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/transport"
@@ -19,6 +22,43 @@ type Path struct {
 	To        string        `json:"to,omitempty"`         // of TCP: address of the other side
 	RoundTrip time.Duration `json:"round_trip,omitempty"` // of TCP: the shortest one so far
 	Why       string        `json:"why,omitempty"`        // RDMA, which the options allow, is not used now
+}
+
+// apart says which ranks of this machine cannot be reached by shared memory, and why, "" for none.
+// lacking is what this rank lacks.
+func apart(peers []address, self int, lacking string) string {
+	mine := &peers[self]
+	why := map[string][]string{}
+	for rank := range peers {
+		a := &peers[rank]
+		_, here := mine.Fabrics["shm"]
+		_, there := a.Fabrics["shm"]
+		reason := ""
+		switch {
+		case rank == self || a.Place.Machine != mine.Place.Machine || a.Node == mine.Node:
+			continue
+		case !here:
+			reason = strings.TrimPrefix(lacking, "; ")
+		case !there:
+			reason = "they have no shared memory"
+		case a.Place.Network != mine.Place.Network:
+			reason = "they are in another network namespace"
+		case a.Place.User != mine.Place.User:
+			reason = "they belong to another user, or to one of another user namespace"
+		default:
+			continue
+		}
+		why[reason] = append(why[reason], fmt.Sprint(rank))
+	}
+	var words []string
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		ranks := why[reason]
+		if most := 16; len(ranks) > most {
+			ranks = append(ranks[:most], "…")
+		}
+		words = append(words, fmt.Sprintf("ranks %s: %s", strings.Join(ranks, ", "), reason))
+	}
+	return strings.Join(words, "; ")
 }
 
 // Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there

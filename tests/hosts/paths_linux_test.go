@@ -55,7 +55,7 @@ func newRank(t *testing.T, folder string, number int, o tcp.Options) *rank {
 
 // tell writes a file as a whole.
 func tell(t *testing.T, file string, text []byte) {
-	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+	require.NoError(t, os.WriteFile(file+".new", text, 0o644))
 	require.NoError(t, os.Rename(file+".new", file))
 }
 

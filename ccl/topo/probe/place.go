@@ -20,7 +20,7 @@ const ethernet, infiniband = "1", "32"
 // Place returns where this process runs. With an error, the place has what is known all the same;
 // its Machine then is the name of the host.
 func Place(root string) (topo.Place, error) {
-	p := topo.Place{User: uint32(os.Geteuid())}
+	p := topo.Place{User: outerUser(root, uint32(os.Geteuid()))}
 	boot, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
 	if p.Machine = strings.TrimSpace(string(boot)); err != nil {
 		p.Machine, _ = os.Hostname()
@@ -33,6 +33,21 @@ func Place(root string) (topo.Place, error) {
 	sum := sha256.Sum256([]byte(namespace + " " + firstLink(root)))
 	p.Network = binary.LittleEndian.Uint64(sum[:])
 	return p, nil
+}
+
+// outerUser returns the number by which the namespace around that of this process knows one of its
+// users. Containers without root number their users anew, each from 0: the same number in two of
+// them may be two users, and two numbers one.
+func outerUser(root string, user uint32) uint32 {
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/uid_map"))
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, count uint32
+		n, _ := fmt.Sscan(line, &inside, &outside, &count)
+		if n == 3 && user >= inside && user-inside < count {
+			return outside + user - inside
+		}
+	}
+	return user
 }
 
 // firstLink returns the hardware address of the first Ethernet or InfiniBand interface, "" if there
