@@ -224,6 +224,9 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 	})
 	routes := j.routes()
 	e.log("INFO", "joined %d ranks%s: %s", group.Size(), hostsText(group), summary(routes))
+	if text := apart(group, e.cfg.Rank, e.lacking); text != "" && e.cfg.Options.allows("shm") {
+		e.log("INFO", "without shared memory on this machine, %s", text)
+	}
 	comm, err := exec.New(exec.Options{
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: j.links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,

@@ -95,6 +95,10 @@ var paths = []struct {
 		if n.noPage != nil {
 			return nil, n.noPage
 		}
+		// What cannot be made later is known now, so all ranks do without this one's memory.
+		if err := mem.Admits(max(windowBudget, shm.DefaultPoolBytes)); err != nil {
+			return nil, err
+		}
 		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered, Track: n.track})
 	}},
 	{"rdma", (*Node).openRDMA},

@@ -311,7 +311,9 @@ var optionTable = []*option{
 		func(o *Options) *string { return &o.SocketIfname },
 		"Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and those to leave "+
 			"out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else "+
-			"GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP."),
+			"GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. Not set: "+
+			"all, bridges of containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::) do "+
+			"not count; of more than 32 addresses, one of each subnet comes first, and a WARN names what is left out."),
 	row("GOCCL_SOCKET_STREAMS", withTCP, "", number(0, tcp.MostStreams),
 		func(o *Options) *int { return &o.Streams },
 		"How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each connection "+

@@ -2,7 +2,11 @@ package ccl
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/ccl/topo"
@@ -18,6 +22,41 @@ type Path struct {
 	To        string        `json:"to,omitempty"`         // of TCP: address of the other side
 	RoundTrip time.Duration `json:"round_trip,omitempty"` // of TCP: the shortest one so far
 	Why       string        `json:"why,omitempty"`        // RDMA, which the options allow, is not used now
+}
+
+// apart says which ranks of this machine cannot be reached by shared memory, and why, "" for none.
+// lacking is what this rank lacks.
+func apart(group *topo.Group, self int, lacking string) string {
+	mine := group.Rank(self)
+	why := map[string][]string{}
+	for rank := range group.Size() {
+		a := group.Rank(rank)
+		reason := ""
+		switch {
+		case rank == self || a.Place.Machine != mine.Place.Machine || a.Process == mine.Process:
+			continue
+		case !slices.Contains(mine.Transports, "shm"):
+			reason = strings.TrimPrefix(lacking, "; ")
+		case !slices.Contains(a.Transports, "shm"):
+			reason = "they have no shared memory"
+		case a.Place.Network != mine.Place.Network:
+			reason = "they are in another network namespace"
+		case a.Place.User != mine.Place.User:
+			reason = "they belong to another user, or to one of another user namespace"
+		default:
+			continue
+		}
+		why[reason] = append(why[reason], fmt.Sprint(rank))
+	}
+	var words []string
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		ranks := why[reason]
+		if most := 16; len(ranks) > most {
+			ranks = append(ranks[:most], "…")
+		}
+		words = append(words, fmt.Sprintf("ranks %s: %s", strings.Join(ranks, ", "), reason))
+	}
+	return strings.Join(words, "; ")
 }
 
 // Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there

@@ -67,7 +67,7 @@ func TestMajority(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			opts := ccl.GroupOptions{Transport: transport}
-			comms := join(t, nodes(t, ranks, opts), opts, "four")
+			comms := join(t, nodes(t, ranks, ccl.NodeOptions{}), opts, "four")
 			ctx, cancel := context.WithTimeout(background, deadline)
 			defer cancel()
 			shrinks := func(half int, quorum ccl.Quorum) func(rank int) error {
@@ -105,8 +105,7 @@ func TestMajority(t *testing.T) {
 // TestQuorumsDiffer: nobody goes on with a rank that has another one.
 func TestQuorumsDiffer(t *testing.T) {
 	const ranks = 3
-	opts := ccl.Options{}
-	comms := join(t, nodes(t, ranks, opts), opts, "three")
+	comms := join(t, nodes(t, ranks, ccl.NodeOptions{}), ccl.GroupOptions{}, "three")
 	ctx, cancel := context.WithTimeout(background, deadline)
 	defer cancel()
 	each(t, ranks, func(rank int) error {

@@ -10,7 +10,7 @@ import "fmt"
 type Place struct {
 	Machine string `json:"machine"` // one boot of one kernel: its processes share cores
 	Network uint64 `json:"network"` // the network namespace: its processes share loopback and local sockets (a hash)
-	User    uint32 `json:"user"`    // effective
+	User    uint32 `json:"user"`    // effective, as the namespace around its user namespace numbers it
 	Pids    uint64 `json:"pids"`    // the PID namespace: its processes have numbers of their own (a hash, 0 if unknown)
 }
 

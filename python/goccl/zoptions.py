@@ -101,8 +101,10 @@ class Options(Settings):
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
             those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
-            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. The first
-            group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
+            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. Not set:
+            all, bridges of containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::)
+            do not count; of more than 32 addresses, one of each subnet comes first, and a WARN names what is left out.
+            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         socket_streams: How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each
             connection (clouds), or to use several interfaces of different rates. 0, or not set: one for each interface
             that is about as fast as the best one. The first group of a process that may use TCP decides.

@@ -31,6 +31,7 @@ const doorbellPage = 4096
 type Fabric struct {
 	options  Options
 	self     address
+	user     uint32 // that processes of the same user belong to, as this process sees it
 	doorbell *park.Doorbell
 	page     *mem.Segment // holds the doorbell; it outlives the fabric, because threads may sleep on it
 	listen   *net.UnixListener
@@ -82,7 +83,8 @@ func New(opts Options) (*Fabric, error) {
 		}
 		return nil, fault.Wrap(fault.System, err, "shm: no unix socket can be opened")
 	}
-	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
+	f := &Fabric{options: opts, self: self, user: uint32(os.Geteuid()), page: page,
+		doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
 		refused: map[id]error{},
 		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{},

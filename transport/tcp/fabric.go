@@ -59,8 +59,9 @@ type Fabric struct {
 	closed     bool // no new pairs
 	down       bool // no new sockets or tasks
 	pairs      map[pairKey]*pair
-	orders     map[string]*order // of the wires to other hosts
-	registered chan struct{}     // closed and replaced when a pair is added
+	orders     map[string]*order  // of the wires to other hosts
+	limits     map[[16]byte]uint8 // of segments to other hosts, as an index of segments
+	registered chan struct{}      // closed and replaced when a pair is added
 }
 
 var (
@@ -81,26 +82,35 @@ func New(opts Options) (*Fabric, error) {
 		return nil, err
 	}
 	sel, _ := parseSelector(opts.Interfaces)
-	nics, err := hostInterfaces()
-	if err == nil {
-		nics, err = sel.choose(ofFamily(nics, opts.Family))
+	all, err := hostInterfaces()
+	if err != nil {
+		return nil, err
 	}
+	nics, err := sel.choose(ofFamily(all, opts.Family))
 	if err != nil {
 		return nil, err
 	}
 	f := &Fabric{opts: opts, secret: secret, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
-		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
+		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, limits: map[[16]byte]uint8{},
+		registered: make(chan struct{})}
 	f.table.Store(&[]*socket{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
 		return nil, fault.Wrap(fault.System, err,
 			"tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
 	}
-	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port, opts.LastPort); err != nil {
+	wanted, left := offer(nics)
+	if f.listeners, f.self.endpoints, err = listen(wanted, opts.Port, opts.LastPort); err != nil {
 		f.poller.close()
 		return nil, err
+	}
+	f.tellLeft(left)
+	for _, n := range all {
+		for _, p := range n.prefixes {
+			f.self.has = append(f.self.has, p.Addr())
+		}
 	}
 	if opts.TLS {
 		if f.identity, err = newIdentity(); err != nil {

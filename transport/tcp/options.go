@@ -13,7 +13,7 @@ type Options struct {
 	Doorbell *park.Doorbell
 	// Interfaces selects the interfaces to listen on: names or prefixes of names ("eth0,ib"), exact
 	// names ("=eth0"), or all but some ("^docker,lo"). If it is empty, these are all interfaces
-	// that are up and have an address, except container bridges if there are others. Loopback
+	// that are up and have an address, container bridges after all others. Loopback
 	// serves processes of the same host; it serves others only if there is no other interface.
 	Interfaces string
 	// Port is the port to listen on; 0 takes any free one. With LastPort it is the first one of a

@@ -47,6 +47,7 @@ type pair struct {
 	background atomic.Int32         // reasons to go on while no thread polls
 	longest    atomic.Uint32        // payload of a fragment (longestPayload)
 	used       atomic.Bool          // it has had a socket, or the peer may make one: the pair stays in the table
+	reached    atomic.Bool          // this side has dialled the peer, and it has answered
 	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
 
 	// Guarded by the writing lock of the live connection.
@@ -194,8 +195,15 @@ func contextFault(ctx context.Context, rank int, what string) error {
 	return e
 }
 
+// turn is how long the side with the larger id waits to be dialled before it dials, too: the peer
+// may be behind a firewall that lets only one of them through.
+const turn = time.Second
+
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
+	dials := !p.key.accept
+	wait := time.NewTimer(turn)
+	defer wait.Stop()
 	for {
 		if err := p.f.lack.Load().Fault("tcp: this process cannot take connections"); err != nil {
 			return nil, err
@@ -205,7 +213,7 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 			p.mu.Unlock()
 			return c, nil
 		}
-		dial := !p.key.accept && !p.dialing && p.healing == nil
+		dial := dials && !p.dialing && p.healing == nil
 		p.dialing = p.dialing || dial
 		changed := p.changed
 		p.mu.Unlock()
@@ -224,11 +232,13 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, p.missing(ctx, rank, fmt.Sprintf(
-				"no connection from %s, which has to dial this process at %s; "+
+				"no connection from %s to this process at %s; "+
 					"it did not call Connect, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
 				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.stopping:
 			return nil, errFabricClosed
+		case <-wait.C:
+			dials = true
 		case <-time.After(probePeriod):
 			if err := p.refuses(ctx); err != nil {
 				return nil, p.noFirst(rank, err)
@@ -265,18 +275,24 @@ func (p *pair) broadcast() {
 	p.changed = make(chan struct{})
 }
 
-// dial tries the peer's addresses, nearest first, repeatedly until ctx ends or all refuse.
+// dial tries the peer's addresses, nearest first, repeatedly until there is a connection, ctx ends,
+// or the peer is found to be gone.
 func (p *pair) dial(ctx context.Context, rank int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
+	p.f.task(func() {
+		p.whileClosed(ctx)
+		cancel() // the peer may connect while this side waits for an address that does not answer
+	})
 	failures := map[netip.AddrPort]string{}
 	var short *transport.Lack
+	begun := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		wires, refused := p.routes(ctx), 0
 		for _, w := range wires {
 			err := p.dialOne(ctx, w, helloFirst, nonce{})
-			if err == nil {
+			if err == nil || p.live.Load() != nil {
 				return nil
 			}
 			if errors.Is(err, errTaken) {
@@ -286,7 +302,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				refused++
 			}
-			if refused == len(wires) {
+			if p.isGone(refused == len(wires), begun) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
 			}
 			short = short.Again(err)
@@ -304,11 +320,38 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
+			if p.live.Load() != nil {
+				return nil
+			}
 			return p.missing(ctx, rank, fmt.Sprintf(
-				"cannot connect to %s; it may be gone, not have called Connect, or be behind a firewall: %s",
-				p.peer.who(), strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
+				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have called "+
+					"Connect, or be behind a firewall: %s", p.peer.who(), list(p.f.self.endpoints),
+				strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
 		}
 	}
+}
+
+// whileClosed waits until the pair has a connection, or ctx ends.
+func (p *pair) whileClosed(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		live, changed := p.live.Load() != nil, p.changed
+		p.mu.Unlock()
+		if live {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isGone reports whether a peer that this side has dialled since begun, without a connection by
+// either of the two, is gone. all is whether it has just refused at all its addresses.
+func (p *pair) isGone(all bool, begun time.Time) bool {
+	return refusal{all: all, open: p.admits(), long: time.Since(begun) >= p.f.opts.PeerTimeout}.dead()
 }
 
 func list(endpoints []endpoint) string {
