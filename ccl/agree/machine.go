@@ -2,8 +2,8 @@
 //
 // Each rank begins with the ranks that it believes to be lost, and all that decide, decide for the
 // same set: the union of what they began with, and of the ranks that were lost meanwhile. They also
-// decide which of the lost are known to be dead: a rank had proof of that. A rank can also veto what
-// the set is needed for; all learn whether one of them did.
+// decide which of the lost are known to be dead: a rank had proof of that. A rank can also veto
+// what the set is needed for; all learn whether one of them did.
 //
 // It is consensus by flooding in rounds, with the early decision of Raynal ("Consensus in
 // synchronous systems: a concise guided tour", 2002): in each round a rank tells all others what it
@@ -13,9 +13,9 @@
 // for each round in which somebody does.
 //
 // Machine is the pure part: it sends nothing, reads no clock, and has no goroutines, so a test
-// explores all orders of messages and deaths. Its user must bring messages of one rank in order, and
-// none once the rank is gone. A rank that is gone may live, where a network is cut: then each part
-// decides for itself, and package member says which one may go on.
+// explores all orders of messages and deaths. Its user must bring messages of one rank in order,
+// and none once the rank is gone. A rank that is gone may live, where a network is cut: then each
+// part decides for itself, and package member says which one may go on.
 package agree
 
 import (

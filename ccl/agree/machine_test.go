@@ -190,8 +190,8 @@ func (w *world) hear(rank, from int, message *Message) {
 	w.tell(rank, answers)
 }
 
-// cutShort returns the states in which of the messages on some wires the first ones arrive only: any
-// number of them.
+// cutShort returns the states in which of the messages on some wires the first ones arrive only:
+// any number of them.
 func (w *world) cutShort(which func(from, to int) bool) []*world {
 	states := []*world{w.clone()}
 	for from := range w.machines {

@@ -92,8 +92,8 @@ class GocclBackend final : public c10d::Backend {
   BackendPtr shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) override;
   // The group of the ranks that are left, and their ranks in this group: see goccl_group_shrink. The
   // timeout is that of the options. Call it without the GIL.
-  std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>> remaining(const std::vector<int32_t>& without,
-                                                                              int quorum, const GroupOptionsPtr& options);
+  std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
+  remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options);
   // Where groups of devices meet: for a group that was made without this store.
   void use_store(StorePtr store) { meeting_ = std::move(store); }
   // The IP addresses at which this process may reach that of a rank, on a line each.
