@@ -126,7 +126,9 @@ func unequalBlocks(t *testing.T, w []*rank) {
 }
 
 // Lengths from none to some elements more than fit one piece.
-func TestLengths(t *testing.T) { lengths(t, world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10})) }
+func TestLengths(t *testing.T) {
+	lengths(t, world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10}))
+}
 
 func lengths(t *testing.T, w []*rank) {
 	seed := uint64(0)
