@@ -36,9 +36,8 @@ func (n *Node) DeviceArena(driver cuda.Driver, index int, asked *NodeOptions) (*
 	}
 	device := gpu{driver, index}
 	if arena, known := n.arenas[device]; known {
-		if wanted, have := humanize.FormatSize(int64(bytes)), humanize.FormatSize(int64(arena.Bytes())); wanted != have {
-			n.tellVain(optionOf("GOCCL_CUDA_REGISTERED"), wanted, have, warn)
-		}
+		n.tellVain(optionOf("GOCCL_CUDA_REGISTERED"), humanize.FormatSize(int64(bytes)),
+			humanize.FormatSize(int64(arena.Bytes())), warn)
 		return arena, nil
 	}
 	context, err := driver.Retain(index)

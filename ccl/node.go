@@ -46,6 +46,7 @@ type Node struct {
 	arenas  map[gpu]*group.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
+	listens bool                        // the process has a RecordSignal
 	told    map[string]bool             // the settings that groups asked for in vain
 	noRDMA  error                       // why RDMA could not be opened, when it was last tried
 }

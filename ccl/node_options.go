@@ -37,6 +37,8 @@ func (n *Node) decided(s scope) bool {
 		return n.fabrics["tcp"] != nil
 	case withRDMA:
 		return n.fabrics["rdma"] != nil
+	case perSignal:
+		return n.listens
 	}
 	return false
 }
@@ -61,8 +63,8 @@ func (n *Node) checkTrust(opts *Options) error {
 	}
 	if file := opts.SecretFile; file != "" && file != n.opts.SecretFile {
 		return fault.New(fault.Invalid,
-			"GOCCL_SECRET_FILE=%s, but an earlier group of this process has opened TCP with %s; all groups need the same",
-			file, setting("GOCCL_SECRET_FILE", n.opts.SecretFile))
+			"GOCCL_SECRET_FILE=%s, but an earlier group of this process has opened TCP with %s; all groups need "+
+				"the same", file, setting("GOCCL_SECRET_FILE", n.opts.SecretFile))
 	}
 	return nil
 }
@@ -76,21 +78,29 @@ func (n *Node) tellIgnored(asked *NodeOptions, warn func(format string, args ...
 	defer n.mu.Unlock()
 	theirs, ours := Options{NodeOptions: *asked}, Options{NodeOptions: n.opts}
 	for _, row := range optionTable {
-		if wanted, have := row.get(&theirs), row.get(&ours); n.decided(row.Scope) && wanted != "" && wanted != have {
-			n.tellVain(row, wanted, have, warn)
+		if n.decided(row.Scope) {
+			n.tellVain(row, row.get(&theirs), row.get(&ours), warn)
 		}
 	}
 }
 
-// tellVain warns, once of each value, of an option that another group has decided otherwise.
+// tellVain warns, once of each value, of an option that another group has decided otherwise. The
+// caller holds mu.
 func (n *Node) tellVain(row *option, wanted, have string, warn func(format string, args ...any)) {
 	name := setting(row.Name, wanted)
-	if n.told[name] {
+	if wanted == "" || wanted == have || n.told[name] {
 		return
 	}
 	n.told[name] = true
-	warn("%s has no effect: %s, and that one had %s; set it for that group, or the variable for the whole process",
-		name, deciders[row.Scope], setting(row.Name, have))
+	warn("%s has no effect: %s, and that one had %s; set it for that group, or for the whole process by the "+
+		"environment", name, deciders[row.Scope], setting(row.Name, have))
+}
+
+// Listens tells the Node which RecordSignal its process listens to: that is decided then.
+func (n *Node) Listens(signal string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.opts.RecordSignal, n.listens = signal, true
 }
 
 func setting(name, value string) string {

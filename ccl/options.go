@@ -25,8 +25,8 @@ import (
 type NodeOptions struct {
 	Registered   int           // bytes of room for registered memory; 0 means 16 GiB, negative none
 	Spin         time.Duration // how long a wait stays awake, in whole µs; 0 to learn it, negative for not at all
-	RecordSignal string        // "USR2", "USR1", "none": when package pgbackend writes the last operations to a file
 	NoTop        bool          // package pgbackend does not serve goccl top
+	RecordSignal string        // "USR2", "USR1", "none": when package pgbackend writes the last operations to a file
 
 	// The first group that may use TCP decides.
 
@@ -98,7 +98,8 @@ const (
 	FuturesWait      = "wait"
 )
 
-// debugLevels are the values of GroupOptions.Debug. Each level also prints the lines of those before it.
+// debugLevels are the values of GroupOptions.Debug. Each level also prints the lines of those
+// before it.
 var debugLevels = []string{"WARN", "INFO", "TRACE"}
 
 // Limits of options.
@@ -124,6 +125,7 @@ const (
 	withTCP                 // the process, from its first group on that may use TCP
 	withRDMA                // the process, from its first group on that may use RDMA
 	perDevice               // a device of the process, from its first group on
+	perSignal               // the process, from its first group on that package pgbackend has listen to a signal
 )
 
 // deciders say, for users, who decides in the scopes of a process.
@@ -132,6 +134,7 @@ var deciders = map[scope]string{
 	withTCP:    "the first group of a process that may use TCP decides",
 	withRDMA:   "the first group of a process that may use RDMA decides",
 	perDevice:  "the first group of a process on a device decides",
+	perSignal:  "the first group of a process whose operations are recorded decides",
 }
 
 // option is one row of the table that defines everything about options: parsing, printing, checks,
@@ -149,7 +152,7 @@ type option struct {
 	copy  func(to *Options, from *Options)
 }
 
-// row makes a row of the table: how a field of the options is written and checked is said by its kind.
+// row makes a row of the table. The kind says how a field of the options is written and checked.
 func row[T comparable](name string, s scope, byDefault string, k kind[T], field func(*Options) *T, doc string) *option {
 	var unset T
 	if who := deciders[s]; who != "" {
@@ -289,7 +292,7 @@ var optionTable = []*option{
 		func(o *Options) *int { return &o.Recorder },
 		"How many of a group's last operations are remembered, for the file that is written when one fails "+
 			"(docs/torch.md); 0: none. The Python package asks for 4096."),
-	row("GOCCL_RECORD_SIGNAL", perProcess, "USR2", word(signalName, "USR2", "USR1", "none"),
+	row("GOCCL_RECORD_SIGNAL", perSignal, "USR2", word(signalName, "USR2", "USR1", "none"),
 		func(o *Options) *string { return &o.RecordSignal },
 		"Signal at which a process of the Python package writes the last operations of its groups to that file, "+
 			"also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the "+

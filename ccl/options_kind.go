@@ -140,8 +140,8 @@ func micros(most time.Duration) kind[time.Duration] {
 	}
 }
 
-// zeroIsNone is a kind of which the text 0 means none, and so any negative value: the zero value means
-// the default. The form describes all of it.
+// zeroIsNone is a kind of which the text 0 means none, and so does any negative value: the zero
+// value means the default. The form describes all of it.
 func zeroIsNone[T int | time.Duration](k kind[T], form string) kind[T] {
 	const none = -1
 	wanted := want("%s", form)

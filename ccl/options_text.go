@@ -94,8 +94,8 @@ func (o GroupOptions) agreed() string {
 	return strings.Join(pairs, " ")
 }
 
-// ParseOptions parses the text form. Later lines win. The error for an unknown name suggests a known
-// one, that for a value says what is wanted.
+// ParseOptions parses the text form. Later lines win. The error for an unknown name suggests a
+// known one, that for a value says what is wanted.
 func ParseOptions(text string) (Options, error) {
 	var o Options
 	values := map[string]string{}

@@ -61,7 +61,8 @@ func TestOwnTable(t *testing.T) {
 		{"a ring is not in the order of ranks", ccl.GroupOptions{Tune: ring, Determinism: 3}, 300, false},
 		{"a row for other groups", ccl.GroupOptions{Tune: tableFile(t, "all_reduce 4+ any any any ring",
 			"all_reduce 3 any 2+ any ring", "all_reduce 3 any any any direct")}, 300, false},
-		{"a row for ranks of one process", ccl.GroupOptions{Tune: tableFile(t, "all_reduce 3 any 1 any ring")}, 300, true},
+		{"a row for ranks of one process", ccl.GroupOptions{Tune: tableFile(t, "all_reduce 3 any 1 any ring")},
+			300, true},
 	} {
 		if got := ringed(test.opts, test.count); got != test.want {
 			t.Errorf("%s: ring %v, want %v", test.name, got, test.want)

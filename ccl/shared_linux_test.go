@@ -64,7 +64,8 @@ func starts(fd int, text string) error {
 }
 
 // joinSharing is join for ranks that share: rank r has share[r].
-func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) ([]*ccl.Communicator, []error) {
+func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) (
+	[]*ccl.Communicator, []error) {
 	t.Helper()
 	endpoints, addresses := openSharing(t, all, opts, share)
 	comms, errs := make([]*ccl.Communicator, len(share)), make([]error, len(share))

@@ -176,7 +176,8 @@ func TestWithoutInterfaces(t *testing.T) {
 	}
 	const nothing = "no network interface of this host is up and has an address"
 	t.Run("tcp", func(t *testing.T) {
-		_, err := nodes(t, 1, ccl.NodeOptions{})[0].Open(ccl.Config{Size: 2, Options: ccl.GroupOptions{Transport: "tcp"}})
+		node := nodes(t, 1, ccl.NodeOptions{})[0]
+		_, err := node.Open(ccl.Config{Size: 2, Options: ccl.GroupOptions{Transport: "tcp"}})
 		require.ErrorIs(t, err, ccl.NotSupported)
 		require.ErrorContains(t, err, nothing)
 	})

@@ -123,10 +123,11 @@ func TestBench(t *testing.T) {
 // docs/options.md contains the table of ccl.OptionHelp.
 func TestOptionsPage(t *testing.T) {
 	const page = "../../docs/options.md"
-	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one group " +
-		"from Python.\nAn unknown `GOCCL_` variable is an error.\n\n" +
-		"Where the first group of a process decides, a later group that asks for something else runs with what there is, " +
-		"and a\nWARN names both values. In Go these are the `NodeOptions` that `NewNode` gets, all others `GroupOptions`.\n\n" +
+	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one " +
+		"group from Python.\nAn unknown `GOCCL_` variable is an error.\n\n" +
+		"Where the first group of a process decides, a later group that asks for something else runs with what there " +
+		"is, and a\nWARN names both values. In Go these are the `NodeOptions` that `NewNode` gets, all others are " +
+		"`GroupOptions`.\n\n" +
 		ccl.OptionHelp()
 	if *rewrite {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))

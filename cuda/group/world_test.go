@@ -184,7 +184,8 @@ func firstOfEach(w []*rank) (first []*rank) {
 }
 
 // localIn makes one more group of ranks of this process.
-func localIn(ctx context.Context, node *ccl.Node, n int, opts ccl.GroupOptions) (*ccl.Node, []*ccl.Communicator, error) {
+func localIn(ctx context.Context, node *ccl.Node, n int, opts ccl.GroupOptions) (
+	*ccl.Node, []*ccl.Communicator, error) {
 	endpoints, addresses, comms := make([]*ccl.Endpoint, n), make([][]byte, n), make([]*ccl.Communicator, n)
 	for i := range n {
 		var err error

@@ -88,8 +88,8 @@ class Options(Settings):
             (docs/torch.md); 0: none. The Python package asks for 4096. (``GOCCL_RECORDER``, default 0)
         record_signal: Signal at which a process of the Python package writes the last operations of its groups to
             that file, also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the
-            signal itself, or ignores it, keeps it. The first group of a process decides. (``GOCCL_RECORD_SIGNAL``,
-            default USR2)
+            signal itself, or ignores it, keeps it. The first group of a process whose operations are recorded decides.
+            (``GOCCL_RECORD_SIGNAL``, default USR2)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
             memory is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. See
             docs/registered.md. The first group of a process decides. (``GOCCL_REGISTERED``, default 16G)

@@ -172,7 +172,8 @@ func killed(t *testing.T, opts ccl.Options, places []guest, limit time.Duration)
 func TestLockLimit(t *testing.T) {
 	places := many(here(t), 2)
 	// The limit does not bind whoever has the capability, as root does.
-	all := begin(t, "collectives", ccl.Options{GroupOptions: ccl.GroupOptions{Transport: "rdma", Determinism: 4}}, places,
+	opts := ccl.Options{GroupOptions: ccl.GroupOptions{Transport: "rdma", Determinism: 4}}
+	all := begin(t, "collectives", opts, places,
 		"sh", "-c", `ulimit -l 64 && exec setpriv --bounding-set=-ipc_lock "$0" "$@"`)
 	for _, p := range all {
 		r := p.next(t)

@@ -90,7 +90,8 @@ func New(opts Options) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{opts: opts, secret: secret, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
+	f := &Fabric{opts: opts, secret: secret, doorbell: opts.Doorbell, self: &address{},
+		silent:  unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
 		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, limits: map[[16]byte]uint8{},

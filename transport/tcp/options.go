@@ -44,8 +44,8 @@ type Options struct {
 	// TLS encrypts all connections, by TLS 1.3 with a certificate of each process; addresses carry
 	// the hashes of the certificates. All processes need the same.
 	TLS bool
-	// SecretFile, if set, names a file with a secret that every process must know: then who has read
-	// the addresses still cannot connect. Only its owner may have a use of it.
+	// SecretFile, if set, names a file with a secret that every process must know: then who has
+	// read the addresses still cannot connect. Nobody but its owner may have access to it.
 	SecretFile string
 	// Linger is how long Close tries to deliver committed fragments to the peers (5 s).
 	Linger time.Duration
