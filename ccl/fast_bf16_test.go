@@ -94,7 +94,8 @@ func TestFastBF16IsAgreed(t *testing.T) {
 	var addresses [][]byte
 	var endpoints []*ccl.Endpoint
 	for rank, node := range all {
-		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2, Options: ccl.GroupOptions{FastBF16: rank == 0}})
+		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2,
+			Options: ccl.GroupOptions{FastBF16: rank == 0}})
 		require.NoError(t, err)
 		endpoints, addresses = append(endpoints, e), append(addresses, e.Address())
 	}

@@ -20,9 +20,9 @@ import (
 //
 // Two ranks that do not count each other as lost seal the same ranks. What a rank names only grows,
 // and it names nothing more once it has sealed. If p seals P and q seals Q, then q has named P to p
-// before, so P is a part of Q; and the reverse. What a rank says that counts as lost itself does not
-// matter. Only a rank that does not answer until sealLimit, since it is stopped, say, is not waited
-// for.
+// before, so P is a part of Q; and the reverse. What a rank says that counts as lost itself does
+// not matter. Only a rank that does not answer until sealLimit, since it is stopped, say, is not
+// waited for.
 //
 // A rank that had been killed when the first death was noticed may still have answered before. The
 // answers to the last question count, which is asked after sealSpan.
