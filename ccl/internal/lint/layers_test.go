@@ -12,7 +12,7 @@ var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
-	{"ccl/agree", "ccl/live", "ccl/record"},
+	{"ccl/agree", "ccl/member", "ccl/live", "ccl/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel",
 		"transport/ring", "transport/outbox", "transport/unproven"},
 	{"ccl/program"},
