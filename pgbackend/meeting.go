@@ -27,8 +27,8 @@ func NewMeeting(cfg member.Config) (*Meeting, error) {
 	return &Meeting{machine: member.New(cfg, time.Now()), label: fault.Label(cfg.Name, cfg.Rank, cfg.Size)}, nil
 }
 
-// Step takes what came of the last request, and returns the next one. When nothing is left to do, an
-// error says why there is no group.
+// Step takes what came of the last request, and returns the next one. When nothing is left to do,
+// an error says why there is no group.
 func (m *Meeting) Step(a member.Answer) (member.Request, error) {
 	return m.next(m.machine.Step(time.Now(), a))
 }

@@ -17,14 +17,16 @@
 //
 // Who comes offers itself in the first round without a verdict. Whoever is the last to come, by a
 // counter, looks whether all offers are there, and if so writes that the group has met. Of each
-// rank the newest offer counts, unless its process is known to have ended. A process that waits
+// rank the newest offer counts. If its process is known to have ended, there is no group; but the
+// offer of a process that ended before this job began is as good as none. A process that waits
 // looks now and then whether another one has come as the same rank.
 //
 // # Who comes late
 //
 // A rank that finds a failed round when it comes is told why, and fails like the others; its next
-// attempt meets them in the next round. It is told once, and only what was written after its process
-// began: what is older is the story of an earlier job, or of a process in whose place this one is.
+// attempt meets them in the next round. It is told once, and only what was written after its
+// process began: what is older is the story of an earlier job, or of a process in whose place this
+// one is.
 //
 // Groups that shrink and grow are to become meetings of the same kind, over other carriers than a
 // store.

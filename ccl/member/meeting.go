@@ -24,8 +24,8 @@ type Config struct {
 	Address []byte                  // what the others need to join this rank
 	Failed  string                  // why this rank cannot join; "" if it can
 
-	// KeepsStore is set if the records may end with this process. It then stays, for at most a second,
-	// until the other ranks have read why there is no group.
+	// KeepsStore is set if the records may end with this process. It then stays, for at most a
+	// second, until the other ranks have read why there is no group.
 	KeepsStore bool
 }
 
@@ -99,7 +99,8 @@ type step func(*Meeting, Answer) Request
 
 // New returns the attempt of a rank, which begins now.
 func New(cfg Config, now time.Time) *Meeting {
-	return &Meeting{cfg: cfg, self: party{Rank: cfg.Rank, Size: cfg.Size, Process: cfg.Self}, ends: now.Add(cfg.Timeout)}
+	self := party{Rank: cfg.Rank, Size: cfg.Size, Process: cfg.Self}
+	return &Meeting{cfg: cfg, self: self, ends: now.Add(cfg.Timeout)}
 }
 
 // Step takes the answer to the last request, and returns the next one. The first call takes none.
@@ -129,7 +130,8 @@ func (m *Meeting) Interrupt(now time.Time, why string) Request {
 	return m.judge(&verdict{Kind: failed, Why: why})
 }
 
-// Outcome returns, once nothing is left to do, the addresses of all ranks, or why there is no group.
+// Outcome returns, once nothing is left to do, the addresses of all ranks, or why there is no
+// group.
 func (m *Meeting) Outcome() ([][]byte, error) {
 	if !m.over || m.err != nil {
 		return nil, m.err
@@ -178,8 +180,8 @@ func (m *Meeting) keys(of func(rank int) string) []string {
 	return all
 }
 
-// number takes the number of this attempt. That of the round is the same, as a rule: each rank comes
-// once to each.
+// number takes the number of this attempt. That of the round is the same, as a rule: each rank
+// comes once to each.
 func (m *Meeting) number(a Answer) Request {
 	m.self.Attempt, m.round = int(a.Number), max(int(a.Number), 1)
 	return m.descend()
@@ -208,7 +210,7 @@ func (m *Meeting) enter() Request {
 	if m.cfg.Failed != "" {
 		return m.judge(&verdict{Kind: failed, Why: m.cfg.Failed[:min(len(m.cfg.Failed), maxWhy)]})
 	}
-	mine := offer{party: m.self, address: m.cfg.Address}
+	mine := offer{party: m.self, At: m.now.UnixNano(), address: m.cfg.Address}
 	return m.ask((*Meeting).offered, Request{Op: Set, Keys: one(offerKey(m.round, m.self.Rank, m.self.Attempt)),
 		Value: mine.encode()})
 }
@@ -232,8 +234,8 @@ func (m *Meeting) gather() Request {
 	return m.ask((*Meeting).guessed, Request{Op: Check, Keys: m.usual()})
 }
 
-// usual returns the keys of the numbers of all ranks' attempts, and of their offers if these numbers
-// are that of the round.
+// usual returns the keys of the numbers of all ranks' attempts, and of their offers if these
+// numbers are that of the round.
 func (m *Meeting) usual() []string {
 	return append(m.keys(cameKey), m.keys(func(rank int) string { return offerKey(m.round, rank, m.round) })...)
 }
@@ -299,7 +301,8 @@ func (m *Meeting) chosen(a Answer) Request {
 
 func (m *Meeting) took(a Answer) Request { return m.weigh(a.Values) }
 
-// weigh looks at the offers of all ranks, and writes that they have met if nothing speaks against it.
+// weigh looks at the offers of all ranks, and writes that they have met if nothing speaks against
+// it.
 func (m *Meeting) weigh(texts [][]byte) Request {
 	if err := m.take(texts); err != nil {
 		return m.refuse(err)
@@ -309,12 +312,16 @@ func (m *Meeting) weigh(texts [][]byte) Request {
 		switch {
 		case o.Size != m.self.Size:
 			return m.judge(&verdict{Kind: sizes, Other: &o.party})
-		case m.cfg.Gone(o.Process) && m.late():
+		case !m.cfg.Gone(o.Process):
+			if o.Attempt != m.round {
+				v.Attempts[rank] = o.Attempt
+			}
+		case o.At >= m.cfg.Began.UnixNano(): // it has died in this job
+			return m.judge(&verdict{Kind: ended, Other: &o.party})
+		case m.late():
 			return m.judge(&verdict{Kind: ended, Other: &o.party, Timeout: m.cfg.Timeout})
-		case m.cfg.Gone(o.Process):
-			return m.watch() // who takes its place will look, too
-		case o.Attempt != m.round:
-			v.Attempts[rank] = o.Attempt
+		default: // left over: who takes its place will look, too
+			return m.watch()
 		}
 	}
 	return m.judge(v)
@@ -392,8 +399,8 @@ func (m *Meeting) spot() Request {
 	return m.ask((*Meeting).spotted, Request{Op: Add, Keys: one(cameKey(m.self.Rank))})
 }
 
-// spotted takes the number of attempts to be this rank. If there was a later one, and it has come to
-// this round, then two processes are the same rank: this one is alive.
+// spotted takes the number of attempts to be this rank. If there was a later one, and it has come
+// to this round, then two processes are the same rank: this one is alive.
 func (m *Meeting) spotted(a Answer) Request {
 	if int(a.Number) == m.self.Attempt {
 		return m.ask((*Meeting).looked, Request{Op: Look})
@@ -417,8 +424,8 @@ func (m *Meeting) recognized(a Answer) Request {
 	return m.judge(&verdict{Kind: twice, Other: &o.party})
 }
 
-// looked takes which ranks are known to have died. Those that have come to the round before are left
-// to the joining, which finds that nobody is there.
+// looked takes which ranks are known to have died. Those that have come to the round before are
+// left to the joining, which finds that nobody is there.
 func (m *Meeting) looked(a Answer) Request {
 	m.dead = map[int]string{}
 	var ranks []int

@@ -129,8 +129,8 @@ func TestLate(t *testing.T) {
 	s.meets(a, b)
 }
 
-// TestRestarted has rank 1 give up, and a new process in place of rank 0 that came before: it is not
-// told what was before its time.
+// TestRestarted has rank 1 give up, and a new process in place of rank 0 that came before: it is
+// not told what was before its time.
 func TestRestarted(t *testing.T) {
 	s := newScene(t)
 	b := s.come(1, 2)
@@ -150,6 +150,7 @@ func TestLeftOver(t *testing.T) {
 	dead := s.come(0, 2)
 	s.play(soon, dead)
 	s.gone[dead.cfg.Self.Pid] = true
+	s.now = s.now.Add(time.Minute)
 	b := s.come(1, 2)
 	s.play(soon, b)
 	a := s.come(0, 2)
@@ -247,6 +248,16 @@ func TestVerdicts(t *testing.T) {
 		a, b := s.come(0, 2), s.come(1, 2)
 		s.gone[a.cfg.Self.Pid] = true
 		s.play(0, a)
+		s.play(0, b)
+		s.fails(b, fault.PeerLost, "peer lost (rank 0): rank 0 (pid 11 on h) came, but its process has ended")
+	})
+	t.Run("ended long ago", func(t *testing.T) {
+		s := newScene(t)
+		a := s.come(0, 2)
+		s.play(0, a)
+		s.gone[a.cfg.Self.Pid] = true
+		s.now = s.now.Add(time.Minute)
+		b := s.come(1, 2)
 		s.play(6*time.Second, b)
 		s.fails(b, fault.PeerLost, "peer lost (rank 0): rank 0 (pid 11 on h) came, but its process has ended, and no other "+
 			"one has come as this rank within 5 s")

@@ -19,8 +19,8 @@ import (
 
 // The model explores every order in which the ranks of a group write and read records, with faults:
 // a process dies and another one takes its place, the store is cut off in the middle of an
-// operation, the time of a rank runs out. Failed attempts are made again. In all states what has met
-// must be one group, and once no more faults happen, all must meet.
+// operation, the time of a rank runs out. Failed attempts are made again. In all states what has
+// met must be one group, and once no more faults happen, all must meet.
 
 // zero is when the model begins. Its time only goes on when a process dies, by an hour.
 var zero = time.Unix(1e9, 0)
@@ -102,7 +102,8 @@ func (w *world) key() string {
 	}
 	for _, p := range w.ranks {
 		m := p.m
-		fmt.Fprintln(&b, p.pid, p.attempt, p.wrote, p.request.Op, p.request.Keys, string(p.request.Value), m.round, m.self.Attempt, m.open,
+		fmt.Fprintln(&b, p.pid, p.attempt, p.wrote, p.request.Op, p.request.Keys, string(p.request.Value))
+		fmt.Fprintln(&b, m.round, m.self.Attempt, m.open,
 			m.sized, m.over, m.err, m.said != nil, m.offers != nil, m.asked, m.there, m.away, m.late(),
 			reflect.ValueOf(m.then).Pointer())
 	}
@@ -150,8 +151,8 @@ func (w *world) apply(r Request) (a Answer) {
 // writes reports whether others see that a request was done.
 func (r *Request) writes() bool { return r.Op == Set || r.Op == Swap || r.Op == Add && r.Number > 0 }
 
-// alone reports whether it makes no difference when a request is done: nobody changes what it reads,
-// or else reads what it writes.
+// alone reports whether it makes no difference when a request is done: nobody changes what it
+// reads, or else reads what it writes.
 func (r *Request) alone() bool {
 	return r.Op == Read && !strings.HasPrefix(r.Keys[0], "goccl/came") ||
 		r.Op == Set && strings.HasPrefix(r.Keys[0], "goccl/read")
@@ -351,8 +352,8 @@ func TestAllInterleavings(t *testing.T) {
 	}
 }
 
-// TestManyFaults takes random ways through the states of up to 4 ranks with more faults, which are too
-// many to visit.
+// TestManyFaults takes random ways through the states of up to 4 ranks with more faults, which are
+// too many to visit.
 func TestManyFaults(t *testing.T) {
 	for seed := range uint64(800) {
 		require.NoError(t, wander(seed, nil), "seed %d", seed)
@@ -431,7 +432,8 @@ func TestMutants(t *testing.T) {
 			}
 		},
 		"the first round is each attempt's own": func(m *Meeting, r Request, a *Answer, _ *world) {
-			if r.Op == Check && onVerdict(r) && reflect.ValueOf(m.then).Pointer() == reflect.ValueOf((*Meeting).found).Pointer() {
+			descends := reflect.ValueOf(m.then).Pointer() == reflect.ValueOf((*Meeting).found).Pointer()
+			if r.Op == Check && onVerdict(r) && descends {
 				a.Number = 1
 			}
 		},

@@ -28,6 +28,7 @@ func (p *party) same(other *party) bool { return p.Rank == other.Rank && p.Attem
 // offer is what a rank writes when it has come: who it is, and its address.
 type offer struct {
 	party
+	At      int64 `json:"at"` // Unix time, ns
 	address []byte
 }
 
@@ -37,12 +38,12 @@ const (
 	maxEach = 48
 )
 
-func (o *offer) encode() []byte { return append(append(encode(o.party), '\n'), o.address...) }
+func (o *offer) encode() []byte { return append(append(encode(o), '\n'), o.address...) }
 
 func parseOffer(text []byte) (*offer, error) {
 	head, address, ok := bytes.Cut(text, []byte("\n"))
 	o := &offer{address: address}
-	if !ok || len(head) > maxHead || json.Unmarshal(head, &o.party) != nil {
+	if !ok || len(head) > maxHead || json.Unmarshal(head, o) != nil {
 		return nil, fault.New(fault.Internal, "the record of a rank in the store cannot be read")
 	}
 	return o, nil
@@ -75,7 +76,7 @@ type kind string
 const (
 	met    kind = "met"    // all ranks have come
 	late   kind = "late"   // Missing have not come within Timeout
-	ended  kind = "ended"  // all have come, but the process of Other has ended
+	ended  kind = "ended"  // all have come, but the process of Other has ended; with Timeout, long ago
 	lost   kind = "lost"   // Missing are known to have died
 	sizes  kind = "sizes"  // By and Other were told different sizes
 	twice  kind = "twice"  // By and Other are the same rank, and both are there
@@ -127,8 +128,11 @@ func (v *verdict) err(self *party, now time.Time, cfg *Config) error {
 			"failed before the call of init_process_group or new_group; look at the output there, or raise the timeout",
 			cfg.named(v.Missing), cfg.Size, cfg.Name, waited, said)
 	case ended:
-		return fault.Peer(fault.PeerLost, v.Other.Rank, "%v came, but its process has ended, and no other one has come "+
-			"as this rank within %v s", v.Other, v.Timeout.Seconds())
+		within := ""
+		if v.Timeout > 0 {
+			within = fmt.Sprintf(", and no other one has come as this rank within %v s", v.Timeout.Seconds())
+		}
+		return fault.Peer(fault.PeerLost, v.Other.Rank, "%v came, but its process has ended%s", v.Other, within)
 	case lost:
 		return fault.New(fault.PeerLost, "%s", v.Why)
 	case sizes:

@@ -61,8 +61,8 @@ uint64_t device_arena(const std::string& device, const std::string& lines);
 class GocclBackend final : public c10d::Backend {
  public:
   // Makes a group: opens it, meets the other ranks over the store, and joins. It waits for them for at
-  // most the timeout of the options; the error names the missing ranks. Call it without the GIL. With enable_reconfigure the group has
-  // no members, and cannot be used, until reconfigure is called.
+  // most the timeout of the options; the error names the missing ranks. Call it without the GIL. With
+  // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
   static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
                                                  const GroupOptionsPtr& options);
   // Tells the other ranks that this one cannot join a group, and why. They fail at once.

@@ -70,6 +70,8 @@ class Meeting {
                                      buffer_.size(), &failure);
       }
       if (interrupt && (rc != GOCCL_OK || request_.op == GOCCL_OVER)) std::rethrow_exception(interrupt);
+      // A rank that has come is not there any more, as in join.
+      if (rc == GOCCL_PEER_LOST && failure.peer >= 0) C10_THROW_ERROR(DistNetworkError, failure.text);
       check(rc, failure, "goccl_meeting_step");
       if (request_.op == GOCCL_OVER) return;
       try {

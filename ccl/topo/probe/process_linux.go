@@ -12,14 +12,14 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// startField is the index of starttime in /proc/PID/stat (proc(5) counts from 1), behind the name of
-// the program, which may contain anything.
+// startField is the index of starttime in /proc/PID/stat (proc(5) counts from 1), behind the name
+// of the program, which may contain anything.
 const startField = 22 - 3
 
 const ticksEach = 10 * time.Millisecond // the kernel's unit for user space, on all architectures here
 
-// Process returns what tells this process apart from all others, and when it began; the zero time if
-// that is unknown.
+// Process returns what tells this process apart from all others, and when it began; the zero time
+// if that is unknown.
 func Process() (p topo.Process, began time.Time) {
 	p.Host, _ = os.Hostname()
 	p.Pid = os.Getpid()

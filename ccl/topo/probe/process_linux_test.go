@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcess looks at this process, at a child, at the child when it has ended, before and after it
-// is waited for, and at another process with a number of ours.
+// TestProcess looks at this process, at a child, at the child when it has ended, before and after
+// it is waited for, and at another process with a number of ours.
 func TestProcess(t *testing.T) {
 	self, began := Process()
 	require.NotEmpty(t, self.Machine)

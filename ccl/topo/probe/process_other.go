@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 )
 
-// Process returns what tells this process apart from all others, and when it began; the zero time if
-// that is unknown.
+// Process returns what tells this process apart from all others, and when it began; the zero time
+// if that is unknown.
 func Process() (p topo.Process, began time.Time) {
 	p.Host, _ = os.Hostname()
 	p.Pid = os.Getpid()
