@@ -151,6 +151,63 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
 int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
                      goccl_work* work, goccl_error* error);
 
+/* A meeting is an attempt of a rank to get the addresses of all ranks, over records that all can read
+ * and write: values under keys, as torch's stores have them. The library says what is to be done with
+ * the records, and the caller does it: it calls goccl_meeting_step, does the request, and calls it again
+ * with what came of that, until the request is GOCCL_OVER. All ranks come to the same verdict: they have
+ * met, or the code and the error of goccl_meeting_step are the reason why there is no group. */
+typedef uint64_t goccl_meeting;
+
+typedef enum {
+  GOCCL_ADD = 1, /* add number to the counter of a key, which begins at 0; the answer's number is the sum */
+  GOCCL_SET,     /* write the value */
+  GOCCL_CHECK,   /* the answer's number is 1 if there are values under all keys, else 0 */
+  GOCCL_READ,    /* the answer has the values of all keys: they are there; of a counter, its digits */
+  GOCCL_SWAP,    /* write the value unless the key has one; the answer is the value that the key then has */
+  GOCCL_PAUSE,   /* wait number ns */
+  GOCCL_LOOK,    /* the answer has a text for each rank that is known to have died: its number, a space, and how */
+  GOCCL_OVER     /* nothing: the ranks have met */
+} goccl_meeting_op;
+
+typedef struct {
+  int32_t rank, size;
+  int32_t keeps_store; /* 1 if the records end with this process: it waits until others have read the verdict */
+  int64_t timeout_ns;
+  const char* name;             /* of the group, for messages */
+  const uint64_t* global_ranks; /* the ranks' numbers in the whole job, for messages */
+  size_t n_global_ranks;        /* 0 if they are the same */
+  const void* address;          /* as goccl_group_open wrote it */
+  size_t address_len;
+  const char* failed; /* why this rank cannot join; NULL if it can */
+} goccl_meeting_options;
+
+/* What is to be done next. The buffer has the keys, each with a line feed behind it, and then the value. */
+typedef struct {
+  int32_t op; /* goccl_meeting_op */
+  int64_t number;
+  size_t keys_len, value_len;
+} goccl_meeting_request;
+
+/* The size of a buffer that holds all requests of a group of so many ranks. */
+#define GOCCL_MEETING_BUFFER(ranks) (65536 + 192 * (size_t)(ranks))
+
+int goccl_meeting_open(const goccl_meeting_options* options, goccl_meeting* meeting, goccl_error* error);
+
+/* Takes what came of the last request, of which the first call has none, and writes the next one. */
+int goccl_meeting_step(goccl_meeting meeting, int64_t number, const void* const* values, const size_t* lengths,
+                       size_t n, goccl_meeting_request* request, void* buf, size_t cap, goccl_error* error);
+
+/* Gives the attempt up, in place of the next goccl_meeting_step: the others are told why. */
+int goccl_meeting_interrupt(goccl_meeting meeting, const char* why, goccl_meeting_request* request, void* buf,
+                            size_t cap, goccl_error* error);
+
+/* goccl_group_join with the addresses of the ranks that have met. */
+int goccl_meeting_join(goccl_meeting meeting, goccl_group group, int64_t slice_ns, goccl_work* work,
+                       goccl_error* error);
+
+/* Gives the handle back. */
+int goccl_meeting_free(goccl_meeting meeting);
+
 /* Runs one operation on the calling thread, to its end or for a slice. */
 int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl_work* work, goccl_error* error);
 

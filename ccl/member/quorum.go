@@ -1,4 +1,3 @@
-// Package member decides who is in a group.
 package member
 
 import "slices"
