@@ -20,12 +20,12 @@ import (
 //
 // Two ranks that do not count each other as lost seal the same ranks. What a rank names only grows,
 // and it names nothing more once it has sealed. If p seals P and q seals Q, then q has named P to p
-// before, so P is a part of Q; and the reverse. What a rank says that counts as lost itself does not
-// matter. Only a rank that does not answer until sealLimit, since it is stopped, say, is not waited
-// for.
+// before, so P is a part of Q; and the reverse. What a rank says that counts as lost itself does
+// not matter. Only a rank that does not answer until sealLimit, since it is stopped, say, is not
+// waited for.
 //
-// A rank that had been killed when the first death was noticed may still have answered before. The
-// answers to the last question count, which is asked after sealSpan.
+// A rank that had been killed when the first death was noticed may still have answered before. So
+// the answers to the last question count, which is asked after sealSpan.
 const (
 	sealSpan  = 5 * time.Millisecond
 	sealLimit = 300 * time.Millisecond
