@@ -218,8 +218,8 @@ func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
 
 // Lost returns an error with PeerLost for each other rank that is known to have died or cannot be
-// reached any more: its link has ended, or the group has failed because of it. It never waits. A
-// group that has failed learns of no further deaths.
+// reached any more: its link has ended, another rank has said so, or the group has failed because
+// of it. It never waits. A group that has failed learns of no further deaths.
 func (c *Communicator) Lost() []*Error {
 	why := make([]*Error, len(c.links))
 	if failure := c.comm.Failure(); failure != nil && failure.Code == fault.PeerLost {

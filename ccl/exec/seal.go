@@ -24,8 +24,8 @@ import (
 // not matter. Only a rank that does not answer until sealLimit, since it is stopped, say, is not
 // waited for.
 //
-// A rank that had been killed when the first death was noticed may still have answered before. The
-// answers to the last question count, which is asked after sealSpan.
+// A rank that had been killed when the first death was noticed may still have answered before. So
+// the answers to the last question count, which is asked after sealSpan.
 const (
 	sealSpan  = 5 * time.Millisecond
 	sealLimit = 300 * time.Millisecond

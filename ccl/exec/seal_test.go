@@ -99,7 +99,7 @@ func (m *mourners) survivors(dead []int, run func(rank int) error) map[int][]int
 	return named
 }
 
-// calls are ways in which ranks wait for a dead one, directly or not.
+// mourning has ways in which ranks wait for a dead one, directly or not.
 var mourning = map[string]func(m *mourners, rank, dead int) error{
 	"collective": func(m *mourners, rank, _ int) error {
 		return m.comms[rank].Run(&exec.Call{Coll: dtype.Barrier})
@@ -263,8 +263,8 @@ func TestMessageFailsAndTheGroupLives(t *testing.T) {
 			require.Equal(t, []int{2}, who, "rank %d", rank)
 		}
 		for _, err := range eachRank(2, func(rank int) error {
-			way := []dtype.Collective{dtype.Send, dtype.Recv}[rank]
-			return m.comms[rank].Run(messageCall(way, make([]byte, 100), 1-rank, 8))
+			coll := []dtype.Collective{dtype.Send, dtype.Recv}[rank]
+			return m.comms[rank].Run(messageCall(coll, make([]byte, 100), 1-rank, 8))
 		}) {
 			require.NoError(t, err)
 		}
