@@ -536,7 +536,7 @@ func (f *Fabric) limit(peer *address, to uint8) {
 func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (again int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	broke := p.f.now()
+	broke := time.Now()
 	if h != nil {
 		broke = h.since
 	}

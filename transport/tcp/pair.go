@@ -278,6 +278,7 @@ func (p *pair) broadcast() {
 // dial tries the peer's addresses, nearest first, repeatedly until there is a connection, ctx ends,
 // or the peer is found to be gone.
 func (p *pair) dial(ctx context.Context, rank int) error {
+	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
@@ -320,8 +321,8 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
-			if p.live.Load() != nil {
-				return nil
+			if caller.Err() == nil && !p.f.stopped() {
+				return nil // there is a connection, or was one: the caller looks again
 			}
 			return p.missing(ctx, rank, fmt.Sprintf(
 				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have called "+
