@@ -79,8 +79,8 @@ class Meeting {
       } catch (const std::exception& e) {
         if (interrupt) std::rethrow_exception(interrupt);
         C10_THROW_ERROR(DistNetworkError,
-                        c10::str(title_, ": the store, over which the ranks meet, failed; is the process that serves it "
-                                 "(rank 0, as a rule) alive? ", text_of(e)));
+                        c10::str(title_, ": the store, over which the ranks meet, failed; is the process that "
+                                "serves it (rank 0, as a rule) alive? ", text_of(e)));
       }
     }
   }
