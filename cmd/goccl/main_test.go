@@ -36,7 +36,7 @@ func TestWrongUse(t *testing.T) {
 		"bench --op send --ranks 1":   "--ranks 1: want 2 to 256",
 		"bench --min 1M --max 1K":     "are not a range",
 		"bench --min x":               `size "x"`,
-		"bench --transport pigeon":    "pigeon is not one of",
+		"bench --transport pigeon":    "GOCCL_TRANSPORT=pigeon: want auto, shm, rdma or tcp",
 		"bench --algo all_reduce=bad": "bad",
 		"bench --root 5":              "--root 5 of 2 ranks",
 		"bench extra":                 "takes no arguments",

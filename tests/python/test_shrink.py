@@ -150,7 +150,7 @@ def test_a_majority(transport, tmp_path):
 if rank > 1:
     failure(lambda: goccl.shrink(without=[0, 1]))
     failure(lambda: goccl.shrink(without=[0, 1], quorum=3))
-    listen()
+listen()
 _, seconds = shrink(without=[2, 3]) if rank < 2 else shrink(without=[0, 1], quorum="any")
 say(seconds, dist.get_rank(), total())
 """ + END, 4, tmp_path, transport) as group:
@@ -159,6 +159,7 @@ say(seconds, dist.get_rank(), total())
             assert "peer lost (ranks 0, 1): half of the 4 ranks that may live are left here" in text, text
             _, text = told(group.line(rank))
             assert "2 of 4 ranks are left here, and the quorum is 3" in text, text
+        for rank in range(4):
             group.tell(rank)
         for rank in range(4):
             assert after_shrink(group, rank) == f"{rank % 2} 2"
