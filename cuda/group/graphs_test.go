@@ -270,7 +270,7 @@ func TestGraphsOrder(t *testing.T) {
 func TestCaptureIsRefused(t *testing.T) {
 	for name, opts := range map[string]ccl.GroupOptions{
 		"staged":    {CudaBuffSize: 256 << 10, CudaRoute: "staged"},
-		"no graphs": {CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaGraphs: 0},
+		"no graphs": {CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaGraphs: -1},
 		"windows":   overWindows,
 	} {
 		t.Run(name, func(t *testing.T) {
