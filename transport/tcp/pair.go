@@ -350,9 +350,14 @@ func (p *pair) whileClosed(ctx context.Context) {
 }
 
 // isGone reports whether a peer that this side has dialled since begun, without a connection by
-// either of the two, is gone. all is whether it has just refused at all its addresses.
+// either of the two, is gone. all is whether it has just refused at all its addresses. A fabric that
+// closes has nothing but goodbyes to say, and waits less.
 func (p *pair) isGone(all bool, begun time.Time) bool {
-	return refusal{all: all, open: p.admits(), long: time.Since(begun) >= p.f.opts.PeerTimeout}.dead()
+	patience := p.f.opts.PeerTimeout
+	if p.f.stopped() {
+		patience = p.tolerance()
+	}
+	return refusal{all: all, open: p.admits(), long: time.Since(begun) >= patience}.dead()
 }
 
 func list(endpoints []endpoint) string {
