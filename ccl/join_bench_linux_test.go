@@ -13,10 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-var (
-	overLoopback = ccl.GroupOptions{Transport: "tcp"}
-	onLoopback   = ccl.NodeOptions{SocketIfname: "lo"}
-)
+var overLoopback = ccl.Options{Transport: "tcp", SocketIfname: "lo"}
 
 // BenchmarkJoin measures what a group over TCP costs a rank that has not used it: bytes of heap and
 // processor time, for each peer. Of the others only those next to rank 0 in the ring join, too.
@@ -26,7 +23,7 @@ func BenchmarkJoin(b *testing.B) {
 			nodes := make([]*ccl.Node, ranks)
 			for i := range nodes {
 				var err error
-				nodes[i], err = ccl.NewNode(onLoopback)
+				nodes[i], err = ccl.NewNode(overLoopback)
 				require.NoError(b, err)
 				defer nodes[i].Close()
 			}

@@ -28,7 +28,7 @@ func TestRandomSequences(t *testing.T) {
 		for seed := first; seed < end; seed++ {
 			ranks := 2 + seed%3
 			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.GroupOptions{})
+				comms := group(t, transport, ranks, ccl.Options{})
 				each(t, ranks, func(rank int) error { return sequence(comms[rank], int64(seed), turns) })
 			})
 		}
@@ -60,15 +60,15 @@ func TestRandomSequencesDisturbed(t *testing.T) {
 				wakes.Channel, wakes.Jitter = faulty.Wakes, 300*time.Microsecond
 				network := faulty.NewNetwork(late, short, hungry, wakes)
 				network.Seed = seed
-				opts := ccl.GroupOptions{Transport: transport}
+				opts := ccl.Options{Transport: transport}
 				if transport == "inproc" {
 					opts.Transport = "shm" // within a process this means inproc
 				}
 				var all []*ccl.Node
 				if transport == "inproc" {
-					all = slices.Repeat(nodesFor(t, 1, opts.Transport), ranks)
+					all = slices.Repeat(nodes(t, 1, opts), ranks)
 				} else {
-					all = nodesFor(t, ranks, opts.Transport)
+					all = nodes(t, ranks, opts)
 				}
 				for rank, node := range all {
 					if rank == 0 || node != all[0] {

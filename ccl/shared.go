@@ -14,7 +14,7 @@ func (c *Communicator) Shared(rank int) (note []byte, descriptors []int) {
 	if rank < 0 || rank >= len(c.links) {
 		return nil, nil
 	}
-	link, ok := c.links[rank].(transport.Lender)
+	link, ok := c.links[rank].(transport.Sharer)
 	if !ok {
 		return nil, nil
 	}

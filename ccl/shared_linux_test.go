@@ -64,8 +64,7 @@ func starts(fd int, text string) error {
 }
 
 // joinSharing is join for ranks that share: rank r has share[r].
-func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) (
-	[]*ccl.Communicator, []error) {
+func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Communicator, []error) {
 	t.Helper()
 	endpoints, addresses := openSharing(t, all, opts, share)
 	comms, errs := make([]*ccl.Communicator, len(share)), make([]error, len(share))
@@ -76,7 +75,7 @@ func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []c
 	return comms, errs
 }
 
-func openSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) ([]*ccl.Endpoint, [][]byte) {
+func openSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Endpoint, [][]byte) {
 	t.Helper()
 	ranks := len(share)
 	endpoints, addresses := make([]*ccl.Endpoint, ranks), make([][]byte, ranks)
@@ -97,11 +96,11 @@ func TestShared(t *testing.T) {
 	for _, kind := range allTransports {
 		t.Run(kind, func(t *testing.T) {
 			before := sharedNow(t)
-			opts, processes := ccl.GroupOptions{Transport: kind}, ranks
+			opts, processes := ccl.Options{Transport: kind}, ranks
 			if kind == "inproc" {
-				opts, processes = ccl.GroupOptions{}, 1
+				opts, processes = ccl.Options{}, 1
 			}
-			all := nodesFor(t, processes, opts.Transport)
+			all := nodes(t, processes, opts)
 			share, owned := make([]ccl.Config, ranks), 0
 			for rank := range share {
 				owners, fds, err := segments(rank%(transport.MaxShare+1), fmt.Sprint("memory of ", rank, " "))
@@ -169,8 +168,8 @@ func TestShared(t *testing.T) {
 
 // TestSharedAlike has some ranks share, and some not; others share too much.
 func TestSharedAlike(t *testing.T) {
-	opts := ccl.GroupOptions{Transport: "shm"}
-	all := nodesFor(t, 2, opts.Transport)
+	opts := ccl.Options{Transport: "shm"}
+	all := nodes(t, 2, opts)
 	_, errs := joinSharing(t, all, opts, []ccl.Config{{Note: []byte("x")}, {}})
 	for _, err := range errs {
 		require.ErrorIs(t, err, ccl.Mismatch)
@@ -201,7 +200,7 @@ func TestSharedAlike(t *testing.T) {
 // shareChild is rank 1 of a group of two, in a process of its own: it shares one piece of memory,
 // and writes into the second one of rank 0.
 func shareChild() error {
-	node, err := ccl.NewNode(ccl.NodeOptions{})
+	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
 	if err != nil {
 		return err
 	}
@@ -236,7 +235,7 @@ func TestSharedBetweenProcesses(t *testing.T) {
 	before := sharedNow(t)
 	program, err := os.Executable()
 	require.NoError(t, err)
-	node, err := ccl.NewNode(ccl.NodeOptions{})
+	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
 	require.NoError(t, err)
 	defer node.Close()
 	mine, fds, err := segments(2, "parent ")

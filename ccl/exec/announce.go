@@ -70,8 +70,10 @@ func (c *Comm) ring() {
 
 // notifyAll wakes sleeping peers.
 func (c *Comm) notifyAll() {
-	for _, lender := range c.lenders {
-		lender.Notify()
+	for _, link := range c.opts.Links {
+		if link != nil {
+			link.Notify()
+		}
 	}
 }
 

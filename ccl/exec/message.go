@@ -136,7 +136,5 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 	if err == nil && !req.Send {
 		op.source = req.Source
 	}
-	if !c.hold(op, err) {
-		c.end(op, err)
-	}
+	c.end(op, err)
 }

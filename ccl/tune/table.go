@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Table is a list of rows in the order in which they are tried. A nil Table has no rows.
@@ -71,13 +70,13 @@ func (t *Table) Hash() string {
 }
 
 // choose returns the algorithm of the first row that fits, "" if there is none.
-func (t *Table) choose(call Call, on *topo.Group, wishes *Wishes) string {
-	if t == nil || int(call.Coll) >= len(t.each) {
+func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
+	if t == nil || int(coll) >= len(t.each) {
 		return ""
 	}
-	entries := t.each[call.Coll]
+	entries := t.each[coll]
 	for i := range entries {
-		if e := &entries[i]; call.Bytes <= e.Bytes && e.fits(on, wishes) {
+		if e := &entries[i]; bytes <= e.Bytes && e.fits(ranks, rules) {
 			return e.Algorithm
 		}
 	}
@@ -85,13 +84,13 @@ func (t *Table) choose(call Call, on *topo.Group, wishes *Wishes) string {
 }
 
 // of calls add with each row that a group may use.
-func (t *Table) of(on *topo.Group, wishes *Wishes, add func(Row)) {
+func (t *Table) of(ranks int, rules *Rules, add func(Row)) {
 	if t == nil {
 		return
 	}
 	for _, entries := range t.each {
 		for i := range entries {
-			if e := &entries[i]; e.fits(on, wishes) {
+			if e := &entries[i]; e.fits(ranks, rules) {
 				add(e.Row)
 			}
 		}

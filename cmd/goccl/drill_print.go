@@ -138,11 +138,7 @@ func (p *drillPrinter) tell(o *outcome) {
 	}
 	who := ""
 	if !faultNamed(o.Cell.Fault).wire {
-		verb := "has"
-		if len(o.Culprits) > 1 {
-			verb = "have"
-		}
-		who = fmt.Sprintf(", %s %s the fault", ranksText(o.Culprits), verb)
+		who = fmt.Sprintf(", rank %d has the fault", o.Culprit)
 	}
 	fmt.Fprintf(p.out, "  %v%s: %s in %s\n", o.Cell, who, verdict, seconds(o.Took))
 	for _, what := range o.Complaints {

@@ -9,7 +9,6 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
-	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -31,10 +30,12 @@ type candidate struct {
 	ordered bool // it reduces in the order of the ranks, or not at all
 }
 
-// candidates returns the algorithms of a collective that run on a group with the links that groups
-// have. On several hosts of several ranks, those with levels are among them.
-func candidates(coll dtype.Collective, on *topo.Group, shared bool, channels int) (all []candidate) {
-	levels := on.Levels()
+// candidates returns the algorithms of a collective that run on a group whose ranks are spread over
+// hosts, with the links that groups have. On several hosts of several ranks, those with levels are
+// among them.
+func candidates(coll dtype.Collective, hosts [][]int, shared bool, channels int) (all []candidate) {
+	ranks := len(hosts) * len(hosts[0])
+	levels := len(hosts) > 1 && len(hosts) < ranks
 	each, pairs := algo.For(coll), algo.Variants(coll, 2)
 	if levels {
 		each = append(slices.Clip(each), pairs...)
@@ -43,7 +44,7 @@ func candidates(coll dtype.Collective, on *topo.Group, shared bool, channels int
 		if a.Name == "hierarchical" && (!levels || len(pairs) > 0) {
 			continue // it has one level, or is one of the pairs
 		}
-		p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: on.Size()}, on)
+		p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, hosts)
 		if err != nil || p.Chans > channels {
 			continue
 		}
@@ -98,7 +99,8 @@ func (t timing) beats(other timing) bool {
 // measured holds the times of the candidates of one collective on one group.
 type measured struct {
 	coll       dtype.Collective
-	on         *topo.Group
+	ranks      int
+	rules      tune.Rules // what kind of group it is
 	candidates []candidate
 	sizes      []int64
 	times      [][]timing // size × candidate
@@ -182,17 +184,17 @@ func (m *measured) pick() []picks {
 // incumbent returns the candidate that the library chooses without the measurement for a size and
 // one of kinds; -1 if that one was not measured.
 func (m *measured) incumbent(s, k int) int {
-	on, wishes, size := m.on, tune.Wishes{}, m.sizes[s]
+	rules, size := m.rules, m.sizes[s]
 	if kinds[k].noWindows {
-		on = on.WithSlot(0)
+		rules.Windows, rules.HostSlot = false, 0
 	}
 	if kinds[k].ordered {
-		wishes.Determinism = 4
+		rules.Determinism = 4
 	}
 	if !tune.Sized(m.coll) {
 		size = 0
 	}
-	name := tune.Choose(tune.Call{Coll: m.coll, Bytes: size}, on, &wishes)
+	name := tune.Choose(m.coll, m.ranks, size, rules)
 	return slices.IndexFunc(m.candidates, func(c candidate) bool { return c.name == name })
 }
 
@@ -273,14 +275,14 @@ func (m *measured) bands(firstRanks int) (all []band) {
 	for i := range all {
 		b := &all[i]
 		row := tune.Row{
-			Coll: m.coll, First: firstRanks, Last: m.on.Size(),
-			Oversubscribed: tune.If(m.on.Oversubscribed()), Hosts: tune.SeveralHosts,
+			Coll: m.coll, First: firstRanks, Last: m.ranks,
+			Oversubscribed: tune.If(m.rules.Oversubscribed), Hosts: tune.SeveralHosts,
 		}
-		if hosts := len(m.on.Hosts()); hosts == 1 || m.on.Levels() {
+		if hosts := m.rules.Hosts; hosts == 1 || hosts > 1 && hosts < m.ranks {
 			row.Hosts = tune.Hosts{First: hosts, Last: hosts}
 		}
-		if m.on.Levels() && m.on.Slot() > 0 {
-			row.First = m.on.Size() // with fewer, hosts would have other numbers of ranks
+		if m.rules.HostSlot > 0 {
+			row.First = m.ranks // with fewer, hosts would have other numbers of ranks
 		}
 		largest := m.sizes[b.last]
 		switch {

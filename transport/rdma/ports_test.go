@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
@@ -151,7 +152,7 @@ func TestPorts(t *testing.T) {
 					require.Greater(t, n.Carried(host, a, port).Writes, 60, "host %d, path %d", host, i)
 				}
 			}
-			from := ends[0][0].link.State().From
+			from, _ := ends[0][0].link.(transport.Wired).Wire()
 			require.True(t, strings.HasPrefix(from, ends[0][0].pairTo(ends[0][1]).ports()+" "), from)
 			require.Equal(t, paths, len(strings.Split(strings.Fields(from)[0], ",")))
 			left := strings.Contains(said.String(), "4 ports at most, and not fake_2:1, fake_2:2")
@@ -233,14 +234,14 @@ func TestPortsCut(t *testing.T) {
 	settle(t, ends, only(byTCP))
 	require.NoError(t, <-done)
 	require.Contains(t, said.String(), "has broken, and tcp takes over with")
-	from := ends[0][0].link.State().From
+	from, _ := ends[0][0].link.(transport.Wired).Wire()
 	require.NotContains(t, from, "fake")
-	require.Error(t, ends[0][0].link.State().Detour)
+	require.NotEmpty(t, ends[0][0].link.(transport.Detoured).Detour())
 	n.CutPort(0, 1, 1)
 	n.Heal(0, 1)
 	hasten(ends)
 	settle(t, ends, only(0))
-	require.NoError(t, ends[0][0].link.State().Detour)
+	require.Empty(t, ends[0][0].link.(transport.Detoured).Detour())
 	n.HealPort(0, 1, 1)
 	hasten(ends)
 	settle(t, ends, preferred(2))
