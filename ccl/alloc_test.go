@@ -112,7 +112,7 @@ var ends = map[string]func(w *ccl.Work) error{
 func TestNoAllocations(t *testing.T) {
 	const ranks = 2
 	for _, transport := range []string{"inproc", "shm"} {
-		comms := group(t, transport, ranks, ccl.Options{BuffSize: 128 << 10})
+		comms := group(t, transport, ranks, ccl.GroupOptions{BuffSize: 128 << 10})
 		check := func(name string, turns int, turn func(rank, turn int) error) {
 			t.Run(transport+"/"+name, func(t *testing.T) {
 				// Threads and the Go runtime allocate now and then, too.

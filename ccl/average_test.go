@@ -91,7 +91,7 @@ func random(f floatFormat, n int, r *rand.Rand) vector {
 func TestAverage(t *testing.T) {
 	for _, transport := range []string{"inproc", "tcp"} { // many operands at once, and one after the other
 		for n := 2; n <= 8; n++ {
-			comms := group(t, transport, n, ccl.Options{Determinism: 4}) // sums are in the order of the ranks
+			comms := group(t, transport, n, ccl.GroupOptions{Determinism: 4}) // sums are in the order of the ranks
 			for _, f := range floatFormats {
 				checkAverage(t, comms, f)
 			}

@@ -13,7 +13,7 @@ func BenchmarkAllReduce(b *testing.B) {
 	for _, transport := range allTransports {
 		for _, n := range []int{2, 1 << 10, 1 << 18, 4 << 20} {
 			b.Run(fmt.Sprintf("%s/%d", transport, 4*n), func(b *testing.B) {
-				comms := group(b, transport, 2, ccl.Options{})
+				comms := group(b, transport, 2, ccl.GroupOptions{})
 				b.SetBytes(int64(4 * n))
 				b.ReportAllocs()
 				b.ResetTimer()
@@ -33,7 +33,7 @@ func BenchmarkAllReduce(b *testing.B) {
 
 // BenchmarkAlone measures what an operation costs besides its messages, in a group of one rank.
 func BenchmarkAlone(b *testing.B) {
-	comms := group(b, "inproc", 1, ccl.Options{})
+	comms := group(b, "inproc", 1, ccl.GroupOptions{})
 	call := allReduceCall(make([]float32, 2))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -30,11 +30,11 @@ func TestBuffSizeText(t *testing.T) {
 	} {
 		_, err := ccl.ParseOptions("GOCCL_BUFFSIZE=" + text)
 		require.ErrorIs(t, err, fault.Invalid, text)
-		require.ErrorContains(t, err, "GOCCL_BUFFSIZE: ", text)
+		require.ErrorContains(t, err, "GOCCL_BUFFSIZE="+text+": want ", text)
 		require.ErrorContains(t, err, why, text)
 	}
-	require.ErrorIs(t, (&ccl.Options{BuffSize: 1}).Validate(), fault.Invalid)
-	require.ErrorIs(t, (&ccl.Options{BuffSize: -1}).Validate(), fault.Invalid)
+	require.ErrorIs(t, (&ccl.Options{GroupOptions: ccl.GroupOptions{BuffSize: 1}}).Validate(), fault.Invalid)
+	require.ErrorIs(t, (&ccl.Options{GroupOptions: ccl.GroupOptions{BuffSize: -1}}).Validate(), fault.Invalid)
 	var opts ccl.Options
 	opts.EnsureDefaults()
 	require.Equal(t, 2<<20, opts.BuffSize)
@@ -45,7 +45,7 @@ func TestBuffSizeText(t *testing.T) {
 func TestBuffSize(t *testing.T) {
 	windows := func(transport string, buffSize int) int64 {
 		before := mem.InUse()
-		comms := group(t, transport, 3, ccl.Options{BuffSize: buffSize, Algo: overWindows})
+		comms := group(t, transport, 3, ccl.GroupOptions{BuffSize: buffSize, Algo: overWindows})
 		used := mem.InUse() - before
 		each(t, 3, func(rank int) error { return oneOfEach(comms[rank], 30_000, 1) })
 		return used
@@ -64,12 +64,12 @@ func TestBuffSize(t *testing.T) {
 }
 
 func TestBuffSizeIsAgreed(t *testing.T) {
-	all := nodes(t, 2, ccl.Options{})
+	all := nodes(t, 2, ccl.NodeOptions{})
 	var addresses [][]byte
 	var endpoints []*ccl.Endpoint
 	for rank, node := range all {
 		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2,
-			Options: ccl.Options{BuffSize: (rank + 1) << 20}})
+			Options: ccl.GroupOptions{BuffSize: (rank + 1) << 20}})
 		require.NoError(t, err)
 		endpoints, addresses = append(endpoints, e), append(addresses, e.Address())
 	}

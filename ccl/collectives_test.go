@@ -90,7 +90,7 @@ func TestCollectives(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range sizes {
 			t.Run(fmt.Sprintf("%s/%d", transport, ranks), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.Options{})
+				comms := group(t, transport, ranks, ccl.GroupOptions{})
 				each(t, ranks, func(rank int) error {
 					for root, n := range counts {
 						if err := oneOfEach(comms[rank], n, root); err != nil {
@@ -113,7 +113,7 @@ func TestLargeMessages(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", transport, ranks), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.Options{})
+				comms := group(t, transport, ranks, ccl.GroupOptions{})
 				want := sums(ranks, n, 0)
 				each(t, ranks, func(rank int) error {
 					x := input(rank, n, 0)
@@ -132,7 +132,7 @@ func TestInFlight(t *testing.T) {
 	const depth, ranks = 32, 3
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, ranks, ccl.Options{})
+			comms := group(t, transport, ranks, ccl.GroupOptions{})
 			each(t, ranks, func(rank int) error {
 				var works []*ccl.Work
 				var bufs [][]float32

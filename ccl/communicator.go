@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -50,7 +51,7 @@ type Communicator struct {
 	leave func() // called when the group's ranks no longer share the host's cores
 	links []transport.Link
 	paths []Path // by rank
-	hosts [][]int
+	group *topo.Group
 
 	origin  *origin
 	planner *planner                    // used by the driver of comm
@@ -217,14 +218,17 @@ func (c *Communicator) Drain(d, receives, doubt time.Duration) bool {
 func (c *Communicator) Timeout() time.Duration { return c.comm.Timeout() }
 
 // Lost returns an error with PeerLost for each other rank that is known to have died or cannot be
-// reached any more: its link has ended, or the group has failed because of it. It never waits. A
-// group that has failed learns of no further deaths.
+// reached any more: its link has ended, another rank has said so, or the group has failed because
+// of it. It never waits. A group that has failed learns of no further deaths.
 func (c *Communicator) Lost() []*Error {
 	why := make([]*Error, len(c.links))
 	if failure := c.comm.Failure(); failure != nil && failure.Code == fault.PeerLost {
 		for _, rank := range failure.Culprits() {
 			why[rank] = failure
 		}
+	}
+	for _, loss := range c.comm.Losses() {
+		why[loss.Peer] = loss
 	}
 	for rank, link := range c.links {
 		if link == nil {

@@ -130,7 +130,7 @@ func memoryOf(node *ccl.Node, name string) ([]float32, error) {
 
 // child is rank 1 of a group of two, in a process of its own, until it is killed.
 func child(name string) error {
-	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func TestKilledRank(t *testing.T) {
 	}()
 	for name, death := range deaths {
 		t.Run(name, func(t *testing.T) {
-			node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
+			node, err := ccl.NewNode(ccl.NodeOptions{})
 			require.NoError(t, err)
 			survivors = append(survivors, node)
 			cmd := exec.Command(program, childArgument, name)

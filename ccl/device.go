@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 )
@@ -29,11 +30,13 @@ type DeviceWindow = group.Window
 
 // NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
 // with these options need none.
-func NewDeviceWindow(device cuda.Context, opts Options, ranks int) (*DeviceWindow, error) {
-	if opts.cudaRoute() == group.RouteStaged {
-		return nil, nil
+func NewDeviceWindow(device cuda.Context, opts GroupOptions, ranks int) (*DeviceWindow, error) {
+	grows := opts.CudaBuffSize == 0
+	opts, err := opts.settled()
+	if err != nil || opts.CudaRoute == group.RouteStaged {
+		return nil, err
 	}
-	return group.NewWindow(device, opts.staging(), opts.graphs(), ranks, opts.cudaRoute(), opts.CudaBuffSize == 0)
+	return group.NewWindow(device, opts.CudaBuffSize, max(opts.CudaGraphs, 0), ranks, opts.CudaRoute, grows)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,
@@ -64,16 +67,13 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		ring = c.comm.Recorded()
 	}
 	opts := group.Options{
-		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(), Context: device, Thread: c.node.deviceThread(),
-		Staging: e.cfg.Options.staging(), Alloc: c.node.allocStaging, Record: ring,
-		Window: window, Route: e.cfg.Options.cudaRoute(), Graphs: e.cfg.Options.graphs(),
+		Name: e.cfg.Name, Comm: c.comm, Planner: c.planner.twin(c.group), Context: device,
+		Thread:  c.node.deviceThread(),
+		Staging: e.cfg.Options.CudaBuffSize, Alloc: c.node.allocStaging, Record: ring,
+		Window: window, Route: e.cfg.Options.CudaRoute, Graphs: max(e.cfg.Options.CudaGraphs, 0),
+		Interpret: e.cfg.Options.interpret(),
 	}
-	var err error
-	if opts.Interpret, err = e.cfg.Options.interpret(); err != nil {
-		return nil, err
-	}
-	onDevice := c.planner.twin()
-	onDevice.rules.Device = true
+	onDevice := c.planner.twin(c.group.WithDevices(topo.Devices{}))
 	if opts.Why = c.whyStaged(); opts.Why == "" {
 		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
 	}
@@ -85,7 +85,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 		return nil, err
 	}
 	route := g.Route()
-	onDevice.rules.DeviceRate, onDevice.rules.DeviceWord = route.Rate(), route.Word
+	onDevice.group = c.group.WithDevices(topo.Devices{Rate: route.Rate(), Word: route.Word})
 	if c.Rank() == 0 { // all ranks would print the same
 		e.log("INFO", "collectives on devices: %v", g.Route())
 	}
@@ -116,11 +116,11 @@ func (c *Communicator) closeShared() {
 // "" if they may go over windows. All ranks answer alike.
 func (c *Communicator) whyStaged() string {
 	opts := &c.origin.endpoint.cfg.Options
-	switch route := opts.cudaRoute(); {
+	switch route := opts.CudaRoute; {
 	case route == group.RouteStaged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
 	case route == group.RouteAuto:
-		return group.Unfit(c.hosts)
+		return group.Unfit(c.group)
 	}
 	return "" // or it is an error, which says what is lacking
 }
@@ -129,7 +129,7 @@ func (c *Communicator) whyStaged() string {
 func (c *Communicator) sharing() group.Sharing {
 	id, _ := sessionOf(c.origin.addresses)
 	return group.Sharing{
-		Group: string(id[:]), Hosts: c.hosts,
+		Group: string(id[:]), On: c.group,
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)
 			return descriptors

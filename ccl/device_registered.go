@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 )
@@ -20,15 +21,14 @@ type gpu struct {
 // DeviceArena returns the registered memory of this process on a device: the first call makes it,
 // if the options ask for it (CudaRegistered), and may wait for all streams of the process.
 // Collectives over windows in the memory of devices read tensors in it in place, in groups whose
-// DeviceWindow lends it. It is nil if these options ask for none.
-func (n *Node) DeviceArena(driver cuda.Driver, index int, opts Options) (*DeviceArena, error) {
-	bytes, err := opts.cudaRegistered()
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "GOCCL_CUDA_REGISTERED: %v", err)
+// DeviceWindow lends it. It is nil if the options ask for none: those that are given, or, with nil,
+// those of the Node.
+func (n *Node) DeviceArena(driver cuda.Driver, index int, asked *NodeOptions) (*DeviceArena, error) {
+	opts, err := n.optionsFor(asked)
+	if err != nil || opts.CudaRegistered <= 0 {
+		return nil, err
 	}
-	if bytes == 0 {
-		return nil, nil
-	}
+	bytes := opts.CudaRegistered &^ (registeredUnit - 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -36,6 +36,8 @@ func (n *Node) DeviceArena(driver cuda.Driver, index int, opts Options) (*Device
 	}
 	device := gpu{driver, index}
 	if arena, known := n.arenas[device]; known {
+		n.tellVain(optionOf("GOCCL_CUDA_REGISTERED"), humanize.FormatSize(int64(bytes)),
+			humanize.FormatSize(int64(arena.Bytes())), warn)
 		return arena, nil
 	}
 	context, err := driver.Retain(index)

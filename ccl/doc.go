@@ -7,7 +7,7 @@
 // the thread that progresses operations that no thread waits for. A rank joins a group in two
 // steps. Between them the caller exchanges addresses by any means available (a store, a pipe, MPI):
 //
-//	node, err := ccl.NewNode(ccl.Options{})
+//	node, err := ccl.NewNode(ccl.NodeOptions{})
 //	endpoint, err := node.Open(ccl.Config{Rank: rank, Size: size})
 //	// exchange endpoint.Address() so that every rank has all of them, by rank
 //	comm, err := endpoint.Join(ctx, addresses)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -55,10 +56,14 @@ type Config struct {
 	Rank    int
 	Size    int
 	Timeout time.Duration // of operations that have none of their own; Options.Timeout wins; 0 for none
-	Options Options
+	Options GroupOptions
 	Client  string // version of the layer above (the torch shim); must be the same on all ranks
 	Device  bool   // the Communicator is for OnDevice, and nothing else; must be the same on all ranks
 	Bus     string // where the device is on the PCI bus, "0000:65:00.0"; "" without one
+
+	// Node, if set, has options for parts of the Node that no group has used yet (NodeOptions says
+	// which), in place of those that the Node was made with.
+	Node *NodeOptions
 
 	// Share has descriptors, at most transport.MaxShare, that the ranks of this host get copies of
 	// (Communicator.Shared), and Note what they have to know of them, in at most transport.MaxNote
@@ -84,25 +89,16 @@ type Endpoint struct {
 // address holds the data that a rank sends to the others before they join. It is untrusted until
 // checked.
 type address struct {
+	topo.Rank
 	Version string            `json:"version"`
 	Format  int               `json:"format"`
 	Client  string            `json:"client"`
 	Device  bool              `json:"device,omitempty"`
 	Shares  bool              `json:"shares,omitempty"`
-	Rank    int               `json:"rank"`
-	Size    int               `json:"size"`
 	Options string            `json:"options"`
 	Plans   string            `json:"plans,omitempty"`
 	Tune    string            `json:"tune,omitempty"`
-	Node    string            `json:"node"`
-	Host    string            `json:"host"`
-	Place   topo.Place        `json:"place"`
-	Pid     int               `json:"pid"`
-	Cores   string            `json:"cores"`
-	Usable  int               `json:"usable"` // how many of them at the same time
-	Slot    int               `json:"slot"`   // bytes of a slot of a window, as much as this rank can give
 	Nonce   string            `json:"nonce"`
-	BF16    bool              `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and the CPU supports it
 	Fabrics map[string][]byte `json:"fabrics"`
 }
 
@@ -115,8 +111,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 		return nil, fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d",
 			cfg.Rank, cfg.Size, cfg.Size-1)
 	}
-	cfg.Options.EnsureDefaults()
-	if err := cfg.Options.Validate(); err != nil {
+	var err error
+	if cfg.Options, err = cfg.Options.settled(); err != nil {
 		return nil, err
 	}
 	if err := transport.CheckShare(cfg.Share, cfg.Note); err != nil {
@@ -134,7 +130,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	fabrics, lacking, err := n.fabricsFor(&cfg.Options)
+	fabrics, lacking, err := n.fabricsFor(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -143,11 +139,10 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	host, _ := os.Hostname()
 	place, _ := probe.Place("/")
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device, Shares: cfg.shares(),
-		Rank: cfg.Rank, Size: cfg.Size,
-		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Node: n.id, Host: host, Place: place,
-		Pid: os.Getpid(), Cores: park.Affinity().String(), Usable: park.Cores(),
-		Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), Nonce: hex.EncodeToString(nonce[:]),
-		BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(), Fabrics: map[string][]byte{}}
+		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Nonce: hex.EncodeToString(nonce[:]),
+		Fabrics: map[string][]byte{}, Rank: topo.Rank{Number: cfg.Rank, Size: cfg.Size, Host: host, Place: place,
+			Process: n.id, Pid: os.Getpid(), Cores: park.Affinity().String(), Usable: park.Cores(),
+			Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16()}}
 	for _, f := range fabrics {
 		a.Fabrics[f.Name()] = f.Address()
 	}
@@ -160,6 +155,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	}
 	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table, fabrics: fabrics, lacking: lacking}
 	e.tellOtherPlans()
+	n.tellIgnored(cfg.Node, func(format string, args ...any) { e.log("WARN", format, args...) })
 	return e, nil
 }
 
@@ -170,65 +166,55 @@ func (e *Endpoint) Address() []byte { return e.address }
 // rank's own. Join returns when every rank has joined or, if ctx ends first, with an error that
 // names the ranks that did not.
 func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
-	peers, err := e.parse(addresses)
+	peers, group, err := e.agree(addresses)
 	if err != nil {
 		return nil, e.named(err)
 	}
-	session, key := sessionOf(addresses)
-	links := make([]transport.Link, e.cfg.Size)
-	j := &joining{self: e.cfg.Rank, size: e.cfg.Size, links: links, errs: make([]error, e.cfg.Size)}
-	routes := make([]string, e.cfg.Size)
-	fabrics := make([]transport.Fabric, e.cfg.Size)
-	for peer := range peers {
-		if peer == e.cfg.Rank {
-			continue
-		}
-		if fabrics[peer], j.errs[peer] = e.route(peers, peer); j.errs[peer] == nil {
-			routes[peer] = fabrics[peer].Name()
-		}
-	}
-	e.node.sit(&e.cfg, peers)
-	planner := newPlanner(&e.cfg.Options, e.plans)
-	if e.cfg.Rank == 0 { // all ranks would print the same
-		planner.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
-	}
-	planner.rules.Table = e.table
-	planner.onHosts(hostsOf(peers))
-	planner.rules.Oversubscribed = park.Oversubscribed(places(peers))
-	channels, windows := planner.needs(e.cfg.Size)
-	slot := 0
-	if len(planner.hosts) < e.cfg.Size || e.cfg.Size == 1 { // a host has several ranks
-		slot = agreedSlot(peers, windows)
-	}
-	var shared *mem.Window
-	if slot > 0 {
-		between := func(route string) bool { return route != "" && route != "inproc" }
-		if shared, err = mem.NewWindow(window.Bytes(slot), slices.ContainsFunc(routes, between)); err != nil {
-			return nil, e.named(err)
-		}
-	}
-	planner.rules.HostSlot = slot
-	planner.rules.Windows = shared != nil && len(planner.hosts) == 1
-	control := new(exec.Control)
-	j.connect(ctx, fabrics, peers, func(peer int) transport.Session {
-		return transport.Session{ID: session, Rank: e.cfg.Rank, Peer: peer, Channels: exec.LinkChannels(channels),
-			Key: key, Window: shared, OnUse: !neighbours(e.cfg.Rank, peer, e.cfg.Size),
-			Share: e.cfg.Share, Note: e.cfg.Note,
-			Control: func(message []byte) { control.Hear(peer, message) }}
-	})
-	shared.Joined()
-	for peer, link := range links {
-		if shared != nil && link != nil && fabrics[peer].SharesMemory() && link.Window() == nil {
-			j.ended(peer, fault.Peer(fault.Internal, peer,
-				"it shares memory with rank %d, but lends no window", e.cfg.Rank))
-		}
-	}
-	if err := j.err(peers); err != nil {
-		j.leave(peers)
-		shared.Release()
+	e.node.sit(&e.cfg, group)
+	planner, channels := e.planner(group)
+	j := e.routed(peers, planner.group)
+	if err := j.link(ctx, addresses, channels); err != nil {
 		return nil, e.named(err)
 	}
-	relax, bytes := park.Join(threads(peers, e.cfg.Rank)), int64(shared.Size())
+	c, err := e.start(j, planner, channels)
+	if err != nil {
+		return nil, e.named(err)
+	}
+	c.origin = &origin{endpoint: e, addresses: addresses, fabrics: j.fabrics}
+	return e.node.register(c)
+}
+
+// planner returns what chooses the plans of a group, and how many channels these need. What the
+// windows of the group are like is settled here, since that depends on the plans.
+func (e *Endpoint) planner(group *topo.Group) (p *planner, channels int) {
+	p = newPlanner(&e.cfg.Options, e.plans, group)
+	if e.cfg.Rank == 0 { // all ranks would print the same
+		p.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
+	}
+	p.wishes.Table = e.table
+	channels, windows := p.needs()
+	p.group = group.WithSlot(slotFor(group, windows))
+	return p, channels
+}
+
+// slotFor returns the bytes of a slot of the windows of a group; 0 for no windows. needed means
+// that the users' plans read windows.
+func slotFor(group *topo.Group, needed bool) int {
+	switch room, ranks := group.Room(), group.Size(); {
+	case len(group.Hosts()) == ranks && ranks > 1:
+		return 0 // nobody would read them
+	case needed:
+		return max(room, leastSlot)
+	case ranks > 1:
+		return room
+	}
+	return 0
+}
+
+// start makes the Communicator of a group whose links are open. If it fails, they are closed.
+func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communicator, error) {
+	group := planner.group
+	relax, bytes := park.Join(group.Threads(e.cfg.Rank)), int64(j.window.Size())
 	e.node.windows.Add(bytes)
 	planner.told = e.journal(planner)
 	leave := sync.OnceFunc(func() {
@@ -236,32 +222,45 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		relax()
 		e.node.windows.Add(-bytes)
 	})
-	e.log("INFO", "joined %d ranks%s: %s", e.cfg.Size, sizes(planner.hosts), summary(routes))
+	routes := j.routes()
+	e.log("INFO", "joined %d ranks%s: %s", group.Size(), hostsText(group), summary(routes))
+	if text := apart(group, e.cfg.Rank, e.lacking); text != "" && e.cfg.Options.allows("shm") {
+		e.log("INFO", "without shared memory on this machine, %s", text)
+	}
 	comm, err := exec.New(exec.Options{
-		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
-		Channels: channels, Window: shared, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
+		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: j.links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
+		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
 		Timeout:  e.cfg.Timeout,
-		FastBF16: e.fastBF16(peers), Pinner: pinner(fabrics), Arena: e.node.arenaFor(shared), Cache: e.node.cache,
-		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: control, Hosts: planner.hosts,
-		WarnAfter: e.cfg.Options.warnAfter(),
+		FastBF16: e.fastBF16(group), Pinner: pinner(j.fabrics), Arena: e.node.arenaFor(j.window), Cache: e.node.cache,
+		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: j.control, Group: group,
+		WarnAfter: max(e.cfg.Options.WarnAfter, 0),
 		Warn:      func(format string, args ...any) { e.log("WARN", format, args...) },
 	})
 	if err != nil {
 		planner.told = nil
 		leave()
-		closeLinks(links)
-		shared.Release()
-		return nil, e.named(err)
+		closeLinks(j.links)
+		j.window.Release()
+		return nil, err
 	}
-	paths := make([]Path, e.cfg.Size)
+	paths := make([]Path, group.Size())
 	for rank := range paths {
-		paths[rank] = Path{Rank: rank, Host: peers[rank].Host, Pid: peers[rank].Pid, Transport: routes[rank]}
+		of := group.Rank(rank)
+		paths[rank] = Path{Rank: rank, Host: of.Host, Pid: of.Pid, Transport: routes[rank]}
 		if routes[rank] == "tcp" {
-			paths[rank].Why = e.withoutRDMA(&peers[rank])
+			paths[rank].Why = e.withoutRDMA(rank)
 		}
 	}
-	return e.node.register(&Communicator{node: e.node, comm: comm, leave: leave, links: links, paths: paths,
-		hosts: planner.hosts, planner: planner, origin: &origin{endpoint: e, addresses: addresses, fabrics: fabrics}})
+	return &Communicator{node: e.node, comm: comm, leave: leave, links: j.links, paths: paths, group: group,
+		planner: planner}, nil
+}
+
+// hostsText describes the hosts of a group in messages, where some have several ranks.
+func hostsText(group *topo.Group) string {
+	if !group.Levels() {
+		return ""
+	}
+	return " on hosts of " + group.Sizes()
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths
@@ -295,31 +294,31 @@ func (n *Node) windowSlot(ranks, most int) int {
 
 // fastBF16 reports whether all ranks have what GOCCL_FAST_BF16 asks for. It changes bits, so either
 // all ranks use it or none.
-func (e *Endpoint) fastBF16(peers []address) bool {
+func (e *Endpoint) fastBF16(group *topo.Group) bool {
 	if !e.cfg.Options.FastBF16 {
 		return false
 	}
-	lacking := slices.IndexFunc(peers, func(a address) bool { return !a.BF16 })
-	if lacking >= 0 {
-		e.log("INFO", "GOCCL_FAST_BF16 has no effect: rank %d has no AVX512_BF16", lacking)
+	for rank := range group.Size() {
+		if !group.Rank(rank).BF16 {
+			e.log("INFO", "GOCCL_FAST_BF16 has no effect: rank %d has no AVX512_BF16", rank)
+			return false
+		}
 	}
-	return lacking < 0
+	return true
 }
 
-// agreedSlot returns the slot that all ranks can give, or 0 for no windows. It is the same on all
-// hosts, since it decides into how many pieces operations are cut.
-func agreedSlot(peers []address, needed bool) int {
-	slot := peers[0].Slot
-	for i := range peers {
-		slot = min(slot, peers[i].Slot)
+// agree decodes the addresses of all ranks, and returns what the group of them runs on.
+func (e *Endpoint) agree(addresses [][]byte) ([]address, *topo.Group, error) {
+	peers, err := e.parse(addresses)
+	if err != nil {
+		return nil, nil, err
 	}
-	switch {
-	case needed:
-		return max(slot, leastSlot)
-	case len(peers) > 1:
-		return slot
+	said := make([]topo.Rank, len(peers))
+	for rank := range peers {
+		said[rank] = peers[rank].Rank
 	}
-	return 0
+	group, err := topo.Agree(said)
+	return peers, group, err
 }
 
 // parse decodes the addresses of all ranks and checks them against this rank's own.
@@ -348,7 +347,6 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"goccl version", mine.Version, a.Version},
 			{"plan format", mine.Format, a.Format},
 			{"shim version", mine.Client, a.Client},
-			{"number of ranks", mine.Size, a.Size},
 			{"device of the tensors", deviceOf(mine.Device), deviceOf(a.Device)},
 			{"shared descriptors", someOrNone(mine.Shares), someOrNone(a.Shares)},
 			{"options", mine.Options, a.Options},
@@ -361,12 +359,13 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 					check.what, e.cfg.Rank, check.mine, rank, check.other)
 			}
 		}
-		if a.Slot < 0 || a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
+		if a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
 			return nil, fault.Peer(fault.Invalid, rank, "its windows have slots of %d bytes", a.Slot)
 		}
-		if a.Rank != rank {
-			return nil, fault.Peer(fault.Mismatch, rank, "its address says that it is rank %d", a.Rank)
+		if a.Number != rank {
+			return nil, fault.Peer(fault.Mismatch, rank, "its address says that it is rank %d", a.Number)
 		}
+		a.Transports = slices.Sorted(maps.Keys(a.Fabrics))
 		for _, f := range a.Fabrics {
 			if len(f) > transport.MaxAddress {
 				return nil, fault.Peer(fault.Invalid, rank, "its transport address has %d bytes", len(f))
@@ -403,22 +402,22 @@ func orNone(hash string) string {
 }
 
 // route chooses the fabric that joins this rank to a peer. Both sides choose the same.
-func (e *Endpoint) route(peers []address, peer int) (transport.Fabric, error) {
-	host := peers[e.cfg.Rank].memory(e.cfg.Rank) == peers[peer].memory(peer)
+func (e *Endpoint) route(peer *address, group *topo.Group) (transport.Fabric, error) {
+	neighbour := group.HostOf(e.cfg.Rank) == group.HostOf(peer.Number)
 	for _, f := range e.fabrics {
-		theirs, ok := peers[peer].Fabrics[f.Name()]
-		if !ok || f.SharesMemory() && !host {
+		theirs, ok := peer.Fabrics[f.Name()]
+		if !ok || f.SharesMemory() && !neighbour {
 			continue
 		}
-		if f.Name() == "inproc" && peers[peer].Node != e.node.id {
+		if f.Name() == "inproc" && peer.Process != e.node.id {
 			continue
 		}
 		if f.Reaches(theirs) {
 			return f, nil
 		}
 	}
-	return nil, fault.Peer(fault.NotSupported, peer, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s",
-		peers[peer].Host, e.cfg.Options.Transport, e.lacking)
+	return nil, fault.Peer(fault.NotSupported, peer.Number, "no transport reaches it (host %s, GOCCL_TRANSPORT=%s)%s",
+		peer.Host, e.cfg.Options.Transport, e.lacking)
 }
 
 // pollers returns the pollers of the transports that the group uses.
@@ -438,7 +437,7 @@ func (e *Endpoint) pollers(routes []string) []transport.Poller {
 
 // joinErrors returns the first error that stays, or else one that names every rank that did not
 // connect in time.
-func joinErrors(errs []error, peers []address) error {
+func joinErrors(errs []error, group *topo.Group) error {
 	var late []string
 	var ended error // an attempt that was given up
 	first, why := fault.NoPeer, ""
@@ -451,7 +450,8 @@ func joinErrors(errs []error, peers []address) error {
 		case given(err):
 			ended = err
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fault.Timeout):
-			late = append(late, fmt.Sprintf("rank %d (host %s, pid %d)", rank, peers[rank].Host, peers[rank].Pid))
+			of := group.Rank(rank)
+			late = append(late, fmt.Sprintf("rank %d (host %s, pid %d)", rank, of.Host, of.Pid))
 			if first == fault.NoPeer {
 				first = rank
 				if f := (&fault.Error{}); errors.As(err, &f) {

@@ -109,7 +109,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	for _, transport := range allTransports {
 		for name, test := range cases {
 			t.Run(transport+"/"+name, func(t *testing.T) {
-				comms := group(t, transport, 2, ccl.Options{})
+				comms := group(t, transport, 2, ccl.GroupOptions{})
 				err := make(chan error, 1)
 				go func() { err <- test.provoke(t, comms[0], comms[1]) }()
 				select {

@@ -13,10 +13,10 @@ import (
 
 // ranks runs a function for each rank of a group of n ranks of this process.
 func ranks(n int, each func(ctx context.Context, c *ccl.Communicator) error) {
-	run(n, ccl.Options{}, each)
+	run(n, ccl.GroupOptions{}, each)
 }
 
-func run(n int, opts ccl.Options, each func(ctx context.Context, c *ccl.Communicator) error) {
+func run(n int, opts ccl.GroupOptions, each func(ctx context.Context, c *ccl.Communicator) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	node, comms, err := ccl.Local(ctx, n, opts)
@@ -107,7 +107,7 @@ func ExampleEndpoint_Join() {
 	var endpoints [size]*ccl.Endpoint
 	addresses := make([][]byte, size)
 	for rank := range size {
-		node, err := ccl.NewNode(ccl.Options{}) // one per process
+		node, err := ccl.NewNode(ccl.NodeOptions{}) // one per process
 		if err != nil {
 			log.Fatal(err)
 		}

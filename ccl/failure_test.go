@@ -50,7 +50,7 @@ func TestMismatchIsNamedOnEveryRank(t *testing.T) {
 	for _, transport := range allTransports {
 		for name, call := range cases {
 			t.Run(transport+"/"+name, func(t *testing.T) {
-				comms := group(t, transport, 2, ccl.Options{})
+				comms := group(t, transport, 2, ccl.GroupOptions{})
 				for rank, err := range outcomes(t, 2, func(rank int) error { return call(comms[rank], rank) }) {
 					require.ErrorIs(t, err, ccl.Mismatch, "rank %d", rank)
 					var f *ccl.Error
@@ -65,7 +65,7 @@ func TestMismatchIsNamedOnEveryRank(t *testing.T) {
 func TestTimeoutNamesWhoDidNotCome(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 3, ccl.Options{})
+			comms := group(t, transport, 3, ccl.GroupOptions{})
 			errs := outcomes(t, 3, func(rank int) error {
 				if rank == 2 {
 					return nil // never comes
@@ -97,7 +97,7 @@ func TestTimeoutNamesWhoDidNotCome(t *testing.T) {
 func TestAbortEndsAWait(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			var started sync.WaitGroup
 			started.Add(1)
 			go func() {
@@ -129,7 +129,7 @@ func TestAbortEndsAWait(t *testing.T) {
 func TestSenderNoticesAPeerThatCloses(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			x := make([]float32, 8<<20)
 			done := make(chan error, 1)
 			go func() { done <- ccl.Broadcast(background, comms[0], x, 0) }()
@@ -146,7 +146,7 @@ func TestSenderNoticesAPeerThatCloses(t *testing.T) {
 }
 
 func TestContextEndsAWait(t *testing.T) {
-	comms := group(t, "inproc", 2, ccl.Options{})
+	comms := group(t, "inproc", 2, ccl.GroupOptions{})
 	x := make([]float32, 10)
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
@@ -156,7 +156,7 @@ func TestContextEndsAWait(t *testing.T) {
 }
 
 func TestRefusedBeforeAnythingMoves(t *testing.T) {
-	comms := group(t, "inproc", 2, ccl.Options{})
+	comms := group(t, "inproc", 2, ccl.GroupOptions{})
 	c := comms[0]
 	x, y := make([]float32, 8), make([]float32, 9)
 	cases := map[string]struct {
@@ -181,7 +181,7 @@ func TestRefusedBeforeAnythingMoves(t *testing.T) {
 }
 
 func TestJoinErrors(t *testing.T) {
-	node, err := ccl.NewNode(ccl.Options{})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	require.NoError(t, err)
 	defer node.Close()
 	_, err = node.Open(ccl.Config{Rank: 3, Size: 2})
@@ -198,7 +198,7 @@ func TestJoinErrors(t *testing.T) {
 	for text, other := range map[string]*ccl.Endpoint{
 		"shim version: rank 0 has , rank 1 has 9.9":   open(1, ccl.Config{Client: "9.9"}),
 		"number of ranks: rank 0 has 2, rank 1 has 3": open(1, ccl.Config{Size: 3}),
-		"GOCCL_TRANSPORT=tcp":                         open(1, ccl.Config{Options: ccl.Options{Transport: "tcp"}}),
+		"GOCCL_TRANSPORT=tcp":                         open(1, ccl.Config{Options: ccl.GroupOptions{Transport: "tcp"}}),
 		"says that it is rank 0":                      open(0, ccl.Config{}),
 		"did not connect in time: rank 1":             open(1, ccl.Config{}),
 	} {
@@ -214,7 +214,7 @@ func TestJoinErrors(t *testing.T) {
 func TestPeerThatCloses(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			x := make([]float32, 10)
 			each(t, 2, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
 			require.NoError(t, comms[1].Close())

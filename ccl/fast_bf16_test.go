@@ -26,7 +26,7 @@ func TestFastBF16Text(t *testing.T) {
 	}
 	_, err := ccl.ParseOptions("GOCCL_FAST_BF16=yes")
 	require.ErrorIs(t, err, fault.Invalid)
-	require.ErrorContains(t, err, "GOCCL_FAST_BF16: \"yes\" is not 0 or 1")
+	require.ErrorContains(t, err, "GOCCL_FAST_BF16=yes: want 0 or 1")
 }
 
 // Subnormal sums show which kernels run: in a group either all ranks use the fast ones, or none.
@@ -36,8 +36,8 @@ func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 	}{{false, false}, {true, false}, {true, true}} {
 		for _, ranks := range []int{2, 4} {
 			t.Run(fmt.Sprintf("asked=%v/lacking=%v/%d", tt.asked, tt.lacking, ranks), func(t *testing.T) {
-				opts := ccl.Options{FastBF16: tt.asked}
-				all := nodes(t, ranks, opts)
+				opts := ccl.GroupOptions{FastBF16: tt.asked}
+				all := nodesFor(t, ranks, opts.Transport)
 				endpoints, addresses := make([]*ccl.Endpoint, ranks), make([][]byte, ranks)
 				for rank, node := range all {
 					e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: ranks, Options: opts})
@@ -90,11 +90,12 @@ func TestFastBF16IsUsedWhereAllRanksHaveIt(t *testing.T) {
 }
 
 func TestFastBF16IsAgreed(t *testing.T) {
-	all := nodes(t, 2, ccl.Options{})
+	all := nodes(t, 2, ccl.NodeOptions{})
 	var addresses [][]byte
 	var endpoints []*ccl.Endpoint
 	for rank, node := range all {
-		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2, Options: ccl.Options{FastBF16: rank == 0}})
+		e, err := node.Open(ccl.Config{Name: "test", Rank: rank, Size: 2,
+			Options: ccl.GroupOptions{FastBF16: rank == 0}})
 		require.NoError(t, err)
 		endpoints, addresses = append(endpoints, e), append(addresses, e.Address())
 	}

@@ -10,14 +10,14 @@ import (
 
 // FuzzAddress has a rank put anything into the store as its address.
 func FuzzAddress(f *testing.F) {
-	node, err := NewNode(Options{Registered: "0"})
+	node, err := NewNode(NodeOptions{Registered: -1})
 	require.NoError(f, err)
 	f.Cleanup(func() { node.Close() })
-	e, err := node.Open(Config{Name: "fuzz", Rank: 0, Size: 2, Options: Options{Transport: "shm"}})
+	e, err := node.Open(Config{Name: "fuzz", Rank: 0, Size: 2, Options: GroupOptions{Transport: "shm"}})
 	require.NoError(f, err)
 	var good address
 	require.NoError(f, json.Unmarshal(e.Address(), &good))
-	good.Rank, good.Nonce = 1, "other"
+	good.Number, good.Nonce = 1, "other"
 	for _, change := range []func(a *address){
 		func(*address) {},
 		func(a *address) { a.Slot = -64 },
@@ -34,19 +34,17 @@ func FuzzAddress(f *testing.F) {
 	f.Add([]byte("[]"))
 	f.Add([]byte(`{"rank":1e99}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		peers, err := e.parse([][]byte{e.Address(), text})
+		peers, group, err := e.agree([][]byte{e.Address(), text})
 		if err != nil {
 			named(t, err)
 			return
 		}
 		// What Join does with addresses before it connects.
-		if _, err := e.route(peers, 1); err != nil {
+		if _, err := e.route(&peers[1], group); err != nil {
 			named(t, err)
 		}
-		hostsOf(peers)
-		places(peers)
-		threads(peers, 0)
-		agreedSlot(peers, true)
+		group.Threads(0)
+		slotFor(group, true)
 	})
 }
 
@@ -73,6 +71,7 @@ func FuzzOptions(f *testing.F) {
 			named(t, err)
 			return
 		}
+		o.serviceLinks = nil
 		again, err := ParseOptions(o.String())
 		require.NoError(t, err, "%s", o)
 		require.Equal(t, o, again)

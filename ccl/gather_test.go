@@ -31,8 +31,8 @@ func wired(t testing.TB, ranks int) (*wire, []*ccl.Node, []*ccl.Communicator) {
 			require.Empty(t, w.network.Leaks())
 		}
 	})
-	all := nodes(t, ranks, ccl.Options{})
-	comms := join(t, all, ccl.Options{Transport: "rdma"}, "test")
+	all := nodes(t, ranks, ccl.NodeOptions{})
+	comms := join(t, all, ccl.GroupOptions{Transport: "rdma"}, "test")
 	for host := range ranks {
 		if w.network != nil {
 			w.network.Tap(host, func(x verbs.Write) {

@@ -21,7 +21,7 @@ const deadline = 60 * time.Second
 
 // group joins n ranks over one transport: "inproc" (one Node), "shm", "rdma" or "tcp" (one Node per
 // rank, as if each were in a process of its own).
-func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Communicator {
+func group(t testing.TB, transport string, n int, opts ccl.GroupOptions) []*ccl.Communicator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)
@@ -32,7 +32,7 @@ func group(t testing.TB, transport string, n int, opts ccl.Options) []*ccl.Commu
 		return comms
 	}
 	opts.Transport = transport
-	return join(t, nodes(t, n, opts), opts, "test")
+	return join(t, nodesFor(t, n, transport), opts, "test")
 }
 
 // adapters has the next n Nodes find adapters: those of the machine, or else one each, with two
@@ -50,10 +50,15 @@ func adapters(t testing.TB, n int) *verbstest.Network {
 	return network
 }
 
-func nodes(t testing.TB, n int, opts ccl.Options) []*ccl.Node {
-	if opts.Transport == "rdma" {
+// nodesFor makes Nodes for groups over a transport: for "rdma" each has adapters.
+func nodesFor(t testing.TB, n int, transport string) []*ccl.Node {
+	if transport == "rdma" {
 		adapters(t, n)
 	}
+	return nodes(t, n, ccl.NodeOptions{})
+}
+
+func nodes(t testing.TB, n int, opts ccl.NodeOptions) []*ccl.Node {
 	all := make([]*ccl.Node, n)
 	for i := range all {
 		var err error
@@ -64,7 +69,7 @@ func nodes(t testing.TB, n int, opts ccl.Options) []*ccl.Node {
 	return all
 }
 
-func join(t testing.TB, nodes []*ccl.Node, opts ccl.Options, name string) []*ccl.Communicator {
+func join(t testing.TB, nodes []*ccl.Node, opts ccl.GroupOptions, name string) []*ccl.Communicator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()

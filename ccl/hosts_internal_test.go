@@ -15,36 +15,31 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// onHosts joins ranks that take themselves for ranks of the given hosts: they share memory within
-// hosts, and have TCP between them.
-func onHosts(t *testing.T, hosts [][]int, opts Options) []*Communicator {
+// onHosts joins ranks that take themselves for ranks of the hosts of a group: they share memory
+// within hosts, and have TCP between them.
+func onHosts(t *testing.T, group *topo.Group, opts GroupOptions) []*Communicator {
 	t.Helper()
-	host := map[int]int{}
-	for h, ranks := range hosts {
-		for _, rank := range ranks {
-			host[rank] = h
-		}
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	endpoints, addresses := make([]*Endpoint, len(host)), make([][]byte, len(host))
+	endpoints, addresses := make([]*Endpoint, group.Size()), make([][]byte, group.Size())
 	for rank := range endpoints {
-		node, err := NewNode(opts)
+		node, err := NewNode(NodeOptions{})
 		require.NoError(t, err)
 		t.Cleanup(func() { node.Close() })
-		e, err := node.Open(Config{Name: "hosts", Rank: rank, Size: len(host), Timeout: time.Minute, Options: opts})
+		e, err := node.Open(Config{Name: "hosts", Rank: rank, Size: group.Size(), Timeout: time.Minute, Options: opts})
 		require.NoError(t, err)
 		var a address
 		require.NoError(t, json.Unmarshal(e.address, &a))
-		a.Place.Network = uint64(host[rank])
+		a.Place.Network = uint64(group.HostOf(rank))
 		e.address, err = json.Marshal(a)
 		require.NoError(t, err)
 		endpoints[rank], addresses[rank] = e, e.address
 	}
-	comms := make([]*Communicator, len(host))
+	comms := make([]*Communicator, group.Size())
 	onAll(t, comms, func(rank int) (err error) {
 		comms[rank], err = endpoints[rank].Join(ctx, addresses)
 		return err
@@ -68,9 +63,9 @@ func onAll(t *testing.T, comms []*Communicator, run func(rank int) error) {
 // TestHosts runs collectives on hosts of equal and unequal size whose ranks follow each other or do
 // not, with sizes for which the choice differs.
 func TestHosts(t *testing.T) {
-	for _, hosts := range [][][]int{{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{0, 1, 3}, {2}}, {{0, 3}, {1, 4}, {2}}} {
+	for _, hosts := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 1, 0}, {0, 1, 2, 0, 1}} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
-			comms := onHosts(t, hosts, Options{})
+			comms := onHosts(t, topo.OnHosts(hosts...), GroupOptions{})
 			n := len(comms)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -116,57 +111,50 @@ func TestHosts(t *testing.T) {
 // The choice uses the levels that hosts are, and gives rank order up for them only where it may.
 func TestHostsAreChosen(t *testing.T) {
 	for _, test := range []struct {
-		hosts       [][]int
+		group       *topo.Group
 		determinism int
 		coll        dtype.Collective
 		bytes       int64
 		windows     bool
 		want        string
 	}{
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, true, "recursive_doubling"},
-		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllReduce, 8, true, "hierarchical.window.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 8, true, "direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllGather, 8, true, "hierarchical.window.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, true, "hierarchical.window.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, true, "hierarchical.window.ring"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 16<<20 + 4, true, "hierarchical.direct.ring"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, true, "two_shot"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 8, false, "recursive_doubling"},
-		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 8, false, "hierarchical.direct.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 64 << 10, false, "hierarchical.direct.direct"},
-		{[][]int{{0, 1}, {2, 3}}, 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
-		{[][]int{{0, 2}, {1, 3}}, 2, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
-		{[][]int{{0, 1, 2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
-		{[][]int{{0, 1, 2}, {3}}, 2, dtype.ReduceScatter, 1 << 20, false, "ring"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllReduce, 1 << 20, false, "two_shot"},
-		{[][]int{{0, 1}, {2, 3}}, 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
-		{[][]int{{0}, {1}, {2}, {3}}, 2, dtype.AllReduce, 1 << 20, false, "ring"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 8, true, "recursive_doubling"},
+		{topo.OnHosts(0, 1, 0, 1), 2, dtype.AllReduce, 8, true, "hierarchical.window.direct"},
+		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllReduce, 8, true, "direct"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllGather, 8, true, "hierarchical.window.direct"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 64 << 10, true, "hierarchical.window.direct"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 1 << 20, true, "hierarchical.window.ring"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 16<<20 + 4, true, "hierarchical.direct.ring"},
+		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllReduce, 1 << 20, true, "two_shot"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 8, false, "recursive_doubling"},
+		{topo.OnHosts(0, 0, 0, 1), 2, dtype.AllReduce, 8, false, "hierarchical.direct.direct"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 64 << 10, false, "hierarchical.direct.direct"},
+		{topo.OnHosts(0, 0, 1, 1), 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
+		{topo.OnHosts(0, 1, 0, 1), 2, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
+		{topo.OnHosts(0, 0, 0, 1), 2, dtype.AllReduce, 1 << 20, false, "hierarchical.direct.ring"},
+		{topo.OnHosts(0, 0, 0, 1), 2, dtype.ReduceScatter, 1 << 20, false, "ring"},
+		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllReduce, 1 << 20, false, "two_shot"},
+		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
+		{topo.OnHosts(0, 1, 2, 3), 2, dtype.AllReduce, 1 << 20, false, "ring"},
 	} {
-		p := newPlanner(&Options{Determinism: test.determinism}, nil)
-		p.onHosts(test.hosts)
+		p := newPlanner(&GroupOptions{Determinism: test.determinism}, nil, test.group)
 		if test.windows {
-			p.rules.HostSlot = windowSlot
+			p.group = test.group.WithSlot(windowSlot)
 		}
-		number := p.Choose(test.coll, 4, test.bytes)
-		require.Equal(t, test.want, p.names[number].Name, "%v", test)
+		number := p.Choose(test.coll, test.bytes)
+		require.Equal(t, test.want, p.names[number].Name, "%v on hosts of %s", test.coll, test.group.Sizes())
 	}
 }
 
 // What runs on hosts is proven as it runs, and after itself: messages and windows in one program,
 // on hosts of equal and unequal size.
 func TestHostsAsRun(t *testing.T) {
-	for _, hosts := range [][][]int{
-		{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}, {{0, 1, 3}, {2}}, {{0, 3, 5}, {1, 4}, {2, 6}},
-	} {
-		ranks := 0
-		for _, members := range hosts {
-			ranks += len(members)
-		}
+	for _, hosts := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 1, 0}, {0, 1, 2, 0, 1, 0, 2}} {
 		for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
 			for _, name := range []string{"window.direct", "window.ring", "direct.ring"} {
 				a, err := algo.Find(coll, "hierarchical."+name)
 				require.NoError(t, err)
-				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, hosts)
+				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: len(hosts)}, topo.OnHosts(hosts...))
 				if errors.Is(err, fault.NotSupported) {
 					continue // it would read windows of other hosts
 				}

@@ -7,7 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -16,6 +20,13 @@ import (
 // pass it on: nobody waits for a rank that will not come until the time is up.
 type joining struct {
 	self, size int
+	peers      []address
+	group      *topo.Group
+	fabrics    []transport.Fabric // by peer; nil for none
+	share      []int              // what the peers get, as Config.Share and Config.Note
+	note       []byte
+	window     *mem.Window      // of this rank, lent to the peers; nil for none
+	control    *exec.Control    // takes the control messages of the peers
 	links      []transport.Link // by peer
 
 	mu   sync.Mutex
@@ -31,14 +42,68 @@ const (
 	listenEach = 20 * time.Millisecond
 )
 
-// connect links this rank with its peers. fabrics has the fabric for each, nil for none.
-func (j *joining) connect(
-	ctx context.Context, fabrics []transport.Fabric, addresses []address, session func(peer int) transport.Session,
-) {
+// routed returns the joining of a rank, with a fabric chosen for each peer that one reaches.
+func (e *Endpoint) routed(peers []address, group *topo.Group) *joining {
+	n := group.Size()
+	j := &joining{self: e.cfg.Rank, size: n, peers: peers, group: group, fabrics: make([]transport.Fabric, n),
+		share: e.cfg.Share, note: e.cfg.Note, control: new(exec.Control), links: make([]transport.Link, n),
+		errs: make([]error, n)}
+	for peer := range peers {
+		if peer != j.self {
+			j.fabrics[peer], j.errs[peer] = e.route(&peers[peer], group)
+		}
+	}
+	return j
+}
+
+// routes returns the names of the fabrics, by peer.
+func (j *joining) routes() []string {
+	names := make([]string, j.size)
+	for peer, fabric := range j.fabrics {
+		if fabric != nil {
+			names[peer] = fabric.Name()
+		}
+	}
+	return names
+}
+
+// link makes the window and the links. If it fails, there are none left.
+func (j *joining) link(ctx context.Context, addresses [][]byte, channels int) error {
+	if slot := j.group.Slot(); slot > 0 {
+		between := func(route string) bool { return route != "" && route != "inproc" }
+		var err error
+		if j.window, err = mem.NewWindow(window.Bytes(slot), slices.ContainsFunc(j.routes(), between)); err != nil {
+			return err
+		}
+	}
+	id, key := sessionOf(addresses)
+	j.connect(ctx, func(peer int) transport.Session {
+		return transport.Session{ID: id, Rank: j.self, Peer: peer, Channels: exec.LinkChannels(channels),
+			Key: key, Window: j.window, OnUse: !neighbours(j.self, peer, j.size), Share: j.share, Note: j.note,
+			Control: func(message []byte) { j.control.Hear(peer, message) }}
+	})
+	j.window.Joined()
+	for peer, link := range j.links {
+		lender, ok := link.(transport.Lender)
+		if j.window != nil && link != nil && j.fabrics[peer].SharesMemory() && (!ok || lender.Window() == nil) {
+			j.ended(peer, fault.Peer(fault.Internal, peer,
+				"it shares memory with rank %d, but lends no window", j.self))
+		}
+	}
+	err := j.err()
+	if err != nil {
+		j.leave()
+		j.window.Release()
+	}
+	return err
+}
+
+// connect links this rank with its peers.
+func (j *joining) connect(ctx context.Context, session func(peer int) transport.Session) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group, listener sync.WaitGroup
-	j.soon = time.AfterFunc(time.Hour, func() { cancel(&transport.GivenUp{Why: j.reason(addresses)}) })
+	j.soon = time.AfterFunc(time.Hour, func() { cancel(&transport.GivenUp{Why: j.reason()}) })
 	defer j.soon.Stop()
 	if slices.ContainsFunc(j.errs, final) {
 		j.soon.Reset(lastLinks)
@@ -46,14 +111,14 @@ func (j *joining) connect(
 	over := make(chan struct{})
 	listener.Go(func() { j.listen(over) })
 	limit := make(chan struct{}, 64) // connections being made at the same time
-	for peer, fabric := range fabrics {
+	for peer, fabric := range j.fabrics {
 		if fabric == nil {
 			continue
 		}
 		group.Go(func() {
 			limit <- struct{}{}
 			defer func() { <-limit }()
-			link, err := fabric.Connect(ctx, addresses[peer].Fabrics[fabric.Name()], session(peer))
+			link, err := fabric.Connect(ctx, j.peers[peer].Fabrics[fabric.Name()], session(peer))
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			if j.errs[peer] = err; err == nil {
@@ -125,11 +190,11 @@ func given(err error) bool { return errors.Is(err, fault.Aborted) || errors.Is(e
 
 // reason returns what the peers are told where this rank gives up: what it was told itself, or what
 // it has found.
-func (j *joining) reason(peers []address) []byte {
+func (j *joining) reason() []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f := &fault.Error{}
-	if errors.As(j.err(peers), &f) && f != j.told {
+	if errors.As(j.err(), &f) && f != j.told {
 		return f.Report(j.self)
 	}
 	return j.why
@@ -142,16 +207,16 @@ func lacks(err error) bool {
 }
 
 // leave ends the links, and tells the peers why.
-func (j *joining) leave(peers []address) {
-	why := j.reason(peers)
+func (j *joining) leave() {
+	why := j.reason()
 	for _, link := range j.made {
 		link.Leave(why)
 	}
 }
 
 // err combines all errors into one. What this rank lacks itself comes first, then what it was told.
-func (j *joining) err(peers []address) error {
-	err := joinErrors(j.errs, peers)
+func (j *joining) err() error {
+	err := joinErrors(j.errs, j.group)
 	if err == nil || j.told == nil || lacks(err) {
 		return err
 	}

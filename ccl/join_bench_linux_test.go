@@ -13,7 +13,10 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-var overLoopback = ccl.Options{Transport: "tcp", SocketIfname: "lo"}
+var (
+	overLoopback = ccl.GroupOptions{Transport: "tcp"}
+	onLoopback   = ccl.NodeOptions{SocketIfname: "lo"}
+)
 
 // BenchmarkJoin measures what a group over TCP costs a rank that has not used it: bytes of heap and
 // processor time, for each peer. Of the others only those next to rank 0 in the ring join, too.
@@ -23,7 +26,7 @@ func BenchmarkJoin(b *testing.B) {
 			nodes := make([]*ccl.Node, ranks)
 			for i := range nodes {
 				var err error
-				nodes[i], err = ccl.NewNode(overLoopback)
+				nodes[i], err = ccl.NewNode(onLoopback)
 				require.NoError(b, err)
 				defer nodes[i].Close()
 			}

@@ -17,8 +17,8 @@ func TestJoinEndsForOneReason(t *testing.T) {
 	const ranks, missing, hasty = 4, 2, 1
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			opts := ccl.Options{Transport: transport}
-			endpoints, addresses := opened(t, nodes(t, ranks, opts), opts)
+			opts := ccl.GroupOptions{Transport: transport}
+			endpoints, addresses := opened(t, nodesFor(t, ranks, opts.Transport), opts)
 			begun := time.Now()
 			errs := outcomes(t, ranks, func(rank int) error {
 				if rank == missing {
@@ -56,8 +56,8 @@ func TestJoinOfADeadRank(t *testing.T) {
 	const ranks, dead = 3, 1
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			opts := ccl.Options{Transport: transport}
-			all := nodes(t, ranks, opts)
+			opts := ccl.GroupOptions{Transport: transport}
+			all := nodesFor(t, ranks, opts.Transport)
 			endpoints, addresses := opened(t, all, opts)
 			require.NoError(t, all[dead].Close())
 			begun := time.Now()
@@ -84,7 +84,7 @@ func TestJoinOfADeadRank(t *testing.T) {
 }
 
 // opened returns an endpoint of each node, and their addresses.
-func opened(t *testing.T, nodes []*ccl.Node, opts ccl.Options) (endpoints []*ccl.Endpoint, addresses [][]byte) {
+func opened(t *testing.T, nodes []*ccl.Node, opts ccl.GroupOptions) (endpoints []*ccl.Endpoint, addresses [][]byte) {
 	for rank, node := range nodes {
 		e, err := node.Open(ccl.Config{Name: "joined", Rank: rank, Size: len(nodes), Timeout: deadline, Options: opts})
 		require.NoError(t, err)

@@ -48,7 +48,7 @@ func note[T comparable](list *[]T, x T) {
 }
 
 // logs reports whether GOCCL_DEBUG asks for lines of a level.
-func (o *Options) logs(level string) bool {
+func (o *GroupOptions) logs(level string) bool {
 	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, o.Debug)
 }
 
@@ -105,7 +105,7 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 		return
 	}
 	if j.info {
-		low, high := j.planner.span(spec.Coll, spec.Ranks, j.planner.last[spec.Coll].bytes)
+		low, high := j.planner.span(spec.Coll, j.planner.last[spec.Coll].bytes)
 		root := ""
 		if spec.Coll.Rooted() {
 			root = fmt.Sprintf(" with root %d", spec.Root)

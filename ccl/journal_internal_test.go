@@ -19,6 +19,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -62,7 +63,7 @@ func ownFile(t *testing.T, spec plan.Spec, name string, low, high int64) string 
 }
 
 // makeCalls opens a group of two ranks, each of which makes the calls, and closes it.
-func makeCalls(t *testing.T, opts Options, calls ...groupCall) {
+func makeCalls(t *testing.T, opts GroupOptions, calls ...groupCall) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -104,7 +105,7 @@ func barrier(ctx context.Context, c *Communicator) error { return Barrier(ctx, c
 // TestWhichPlanRunsIsPrinted checks the lines about plans at each level of GOCCL_DEBUG.
 func TestWhichPlanRunsIsPrinted(t *testing.T) {
 	allReduce := plan.Spec{Coll: dtype.AllReduce, Ranks: 2}
-	opts := Options{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
+	opts := GroupOptions{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
 	file := ownFile(t, allReduce, "ring", 8, 16)
 	calls := []groupCall{sum(2), sum(2), sum(4), sum(1), sum(100), sum(100), barrier, broadcast(1, 3)}
 	info := []string{
@@ -158,13 +159,13 @@ func TestPlansThatWereNotUsedAreNamed(t *testing.T) {
 		{plan.Spec{Coll: dtype.Barrier, Ranks: 2}, "tree", 1, 0, []groupCall{barrier},
 			"barrier on 2 ranks of 1 bytes and more; barrier was called, and ran flags"},
 	} {
-		opts := Options{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
+		opts := GroupOptions{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
 		opts.Plan = ownFile(t, test.spec, test.name, test.low, test.high)
 		got := printed(t, func() { makeCalls(t, opts, test.calls...) })
 		want := "WARN rank 0 group local: GOCCL_PLAN: " + opts.Plan + " was never used: it is for " + test.want
 		require.Equal(t, []string{want}, got)
 	}
-	opts := Options{Plan: ownFile(t, plan.Spec{Coll: dtype.AllReduce, Ranks: 3}, "ring", 0, 64)}
+	opts := GroupOptions{Plan: ownFile(t, plan.Spec{Coll: dtype.AllReduce, Ranks: 3}, "ring", 0, 64)}
 	require.Empty(t, printed(t, func() { makeCalls(t, opts, sum(1)) }),
 		"it is for groups of another size, as there may be")
 	opts.Debug = "INFO"
@@ -185,14 +186,14 @@ func TestSpan(t *testing.T) {
 		"all_reduce 2 any any 1M two_shot\nall_reduce 2 any any any ring"))
 	require.NoError(t, err)
 	own := &plan.Plan{Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2}, MinBytes: 1500, MaxBytes: 1777}
-	p := newPlanner(&Options{Determinism: 2}, []ownPlan{{own, "own.plan"}})
-	p.rules.Table = table
+	p := newPlanner(&GroupOptions{Determinism: 2}, []ownPlan{{own, "own.plan"}}, topo.Spread(2, 2))
+	p.wishes.Table = table
 	for bytes, want := range map[int64][2]int64{
 		0: {0, 1000}, 1: {0, 1000}, 1000: {0, 1000}, 1001: {1001, 1499}, 1600: {1500, 1777},
 		5000: {1778, 1 << 20}, 1 << 20: {1778, 1 << 20},
 		1<<20 + 1: {1<<20 + 1, mostBytes}, 1 << 40: {1<<20 + 1, mostBytes},
 	} {
-		low, high := p.span(dtype.AllReduce, 2, bytes)
+		low, high := p.span(dtype.AllReduce, bytes)
 		require.Equal(t, want, [2]int64{low, high}, "%d bytes", bytes)
 	}
 }

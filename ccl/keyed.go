@@ -45,8 +45,8 @@ type keyedPlanner struct{ *planner }
 // others in one step.
 const keyedShort = 64 << 10
 
-func (p keyedPlanner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
-	return p.find(coll, keyedAlgorithm(coll, ranks, bytes))
+func (p keyedPlanner) Choose(coll dtype.Collective, bytes int64) int {
+	return p.find(coll, keyedAlgorithm(coll, p.group.Size(), bytes))
 }
 
 func keyedAlgorithm(coll dtype.Collective, ranks int, bytes int64) string {

@@ -94,7 +94,7 @@ func TestKeyedCalls(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range sizes {
 			t.Run(fmt.Sprintf("%s/%d", transport, ranks), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.Options{})
+				comms := group(t, transport, ranks, ccl.GroupOptions{})
 				each(t, ranks, func(rank int) error {
 					ordered := make(chan error)
 					go func() {
@@ -147,7 +147,7 @@ func TestKeyedCallsBlock(t *testing.T) {
 	const calls = 6
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			each(t, 2, func(rank int) error {
 				errs := make(chan error)
 				keyed := func() {
@@ -181,7 +181,7 @@ func TestKeyedCallsBlock(t *testing.T) {
 // TestKeyedTypes reduces in the ways that need more than the sum of two numbers.
 func TestKeyedTypes(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
-		comms := group(t, "inproc", ranks, ccl.Options{})
+		comms := group(t, "inproc", ranks, ccl.GroupOptions{})
 		for n, op := range map[int]ccl.Op{10: ccl.Avg, 50_000: ccl.Avg, 11: dtype.PremulSum, 50_001: dtype.PremulSum} {
 			each(t, ranks, func(rank int) error {
 				x, want := input(rank, n, 0), sums(ranks, n, 0)
@@ -204,7 +204,7 @@ func TestKeyedTypes(t *testing.T) {
 // TestKeyedMismatch checks that different calls with one key, of which each rank could end its own,
 // fail with both calls' names.
 func TestKeyedMismatch(t *testing.T) {
-	comms := group(t, "shm", 2, ccl.Options{})
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
 	errs := make([]error, 2)
 	each(t, 2, func(rank int) error {
 		call, _ := collective(dtype.Broadcast, rank, 2, rank, 10, 0)
@@ -223,14 +223,14 @@ func TestKeyedMismatch(t *testing.T) {
 // TestKeyedCallAlone checks what a rank is told whose call the others do not make, and one whose
 // peer has left.
 func TestKeyedCallAlone(t *testing.T) {
-	comms := group(t, "shm", 2, ccl.Options{})
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
 	call, _ := collective(dtype.AllReduce, 0, 2, 0, 10, 0)
 	call.Timeout = 200 * time.Millisecond
 	_, err := comms[0].DoKeyedSlice(call, keyOf(3), 0)
 	require.ErrorContains(t, err, "all_reduce of 10 x f32 (sum), in a callback of seq 3: timeout (rank 1)")
 	require.ErrorContains(t, err, "no such call in the same callback on the other side")
 
-	comms = group(t, "tcp", 2, ccl.Options{})
+	comms = group(t, "tcp", 2, ccl.GroupOptions{})
 	call.Timeout = 0
 	w, err := comms[0].StartKeyed(call, keyOf(3))
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestKeyedCallAlone(t *testing.T) {
 
 // TestKeysThatCannotBeToldApart has two calls whose keys have the same part in their tags.
 func TestKeysThatCannotBeToldApart(t *testing.T) {
-	comms := group(t, "shm", 2, ccl.Options{})
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
 	errs := make([]error, 2)
 	each(t, 2, func(rank int) error {
 		call, _ := collective(dtype.AllReduce, rank, 2, 0, 10, 0)

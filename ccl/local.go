@@ -9,8 +9,8 @@ import (
 
 // Local makes a group of n ranks of this process, for tests and for programs whose ranks are
 // goroutines. Closing the returned Node closes all ranks.
-func Local(ctx context.Context, n int, opts Options) (*Node, []*Communicator, error) {
-	node, err := NewNode(opts)
+func Local(ctx context.Context, n int, opts GroupOptions) (*Node, []*Communicator, error) {
+	node, err := NewNode(NodeOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -66,8 +66,8 @@ func TestManyGroups(t *testing.T) {
 	)
 	require.Eventually(t, func() bool { return len(holdingNow(t).mappings) == 0 }, deadline, time.Millisecond,
 		"segments of other tests stay")
-	opts := ccl.Options{Transport: "shm"}
-	all := nodes(t, ranks, opts)
+	opts := ccl.GroupOptions{Transport: "shm"}
+	all := nodesFor(t, ranks, opts.Transport)
 	comms := [][]*ccl.Communicator{join(t, all, opts, "first")}
 	one, used := holdingNow(t), mem.InUse()
 	require.Equal(t, map[string]int{

@@ -19,7 +19,7 @@ func TestSendRecv(t *testing.T) {
 	for _, transport := range allTransports {
 		for _, ranks := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", transport, ranks), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.Options{})
+				comms := group(t, transport, ranks, ccl.GroupOptions{})
 				each(t, ranks, func(rank int) error {
 					c := comms[rank]
 					next, prev := (rank+1)%ranks, (rank+ranks-1)%ranks
@@ -62,7 +62,7 @@ func TestSendRecv(t *testing.T) {
 func TestMessagesBesideCollectives(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			each(t, 2, func(rank int) error {
 				c := comms[rank]
 				const n = 100_000

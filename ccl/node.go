@@ -35,6 +35,7 @@ type Node struct {
 	windows  atomic.Int64 // bytes of the windows of all groups
 	arena    func() (*mem.Arena, error)
 	track    func(fd int, open bool)
+	opts     NodeOptions               // of those of a part that no group has used yet, a group may have its own
 	seat     atomic.Pointer[rdma.Seat] // where this process is, by its first group that may use RDMA
 
 	mu      sync.Mutex
@@ -45,24 +46,25 @@ type Node struct {
 	arenas  map[gpu]*group.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
+	listens bool                        // the process has a RecordSignal
+	told    map[string]bool             // the settings that groups asked for in vain
 	noRDMA  error                       // why RDMA could not be opened, when it was last tried
 }
 
-// NewNode makes the Node of a process. Of opts only Registered and Spin count. Transports are
-// opened for the first group that may use them.
-func NewNode(opts Options) (*Node, error) {
-	opts.EnsureDefaults()
-	if err := opts.Validate(); err != nil {
+// NewNode makes the Node of a process. Transports are opened for the first group that may use them.
+func NewNode(opts NodeOptions) (*Node, error) {
+	opts, err := opts.settled()
+	if err != nil {
 		return nil, err
 	}
 	opts.warnOfServiceLinks()
-	if spin, err := opts.spin(); err == nil && opts.Spin != "" {
-		park.SetSpin(spin)
+	if opts.Spin != 0 {
+		park.SetSpin(max(opts.Spin, 0))
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	n := &Node{id: hex.EncodeToString(id[:]), comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
-		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*group.Arena{}}
+	n := &Node{id: hex.EncodeToString(id[:]), opts: opts, comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
+		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*group.Arena{}, told: map[string]bool{}}
 	n.arena = sync.OnceValues(opts.newArena)
 	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map
 	// it.
@@ -94,6 +96,10 @@ var paths = []struct {
 		if n.noPage != nil {
 			return nil, n.noPage
 		}
+		// What cannot be made later is known now, so all ranks do without this one's memory.
+		if err := mem.Admits(max(windowBudget, shm.DefaultPoolBytes)); err != nil {
+			return nil, err
+		}
 		return shm.New(shm.Options{Doorbell: n.page, Arena: n.registered, Track: n.track})
 	}},
 	{"rdma", (*Node).openRDMA},
@@ -105,19 +111,14 @@ func (n *Node) openTCP(opts *Options) (rdma.Base, error) {
 	if f, ok := n.fabrics["tcp"].(rdma.Base); ok {
 		return f, nil
 	}
-	first, last, err := opts.ports()
+	first, last, err := portsOf(opts.Port)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := opts.secret()
-	if err != nil {
-		return nil, err
-	}
-	n.tls = opts.TLS
 	f, err := tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
 		Port: first, LastPort: last, Streams: opts.Streams,
-		PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, Secret: secret, Track: n.track,
-		Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
+		PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, SecretFile: opts.SecretFile,
+		Track: n.track, Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (n *Node) openTCP(opts *Options) (rdma.Base, error) {
 }
 
 // printer returns what prints the lines of a transport of the process, of one level of GOCCL_DEBUG.
-func (o *Options) printer(level string) func(format string, args ...any) {
+func (o *GroupOptions) printer(level string) func(format string, args ...any) {
 	if !o.logs(level) {
 		return func(string, ...any) {}
 	}
@@ -134,14 +135,21 @@ func (o *Options) printer(level string) func(format string, args ...any) {
 	}
 }
 
-// fabricsFor returns the fabrics that a group with these options may use, in order of preference.
-// It opens those that no group has used before. lacking explains why there are no more of them;
-// that is an error only if the options leave no choice.
-func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking string, err error) {
+// warn prints what concerns the process, and not one group of it.
+func warn(format string, args ...any) { (&GroupOptions{}).printer("WARN")(format, args...) }
+
+// fabricsFor returns the fabrics that a group may use, in order of preference. It opens those that
+// no group has used before. lacking explains why there are no more of them; that is an error only
+// if the options leave no choice.
+func (n *Node) fabricsFor(cfg *Config) (fabrics []transport.Fabric, lacking string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, "", fault.New(fault.Closed, "the node is closed")
+	}
+	opts := &Options{GroupOptions: cfg.Options}
+	if opts.NodeOptions, err = n.optionsFor(cfg.Node); err != nil {
+		return nil, "", err
 	}
 	for _, path := range paths {
 		if !opts.allows(path.name) {
@@ -155,7 +163,7 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 			}
 			switch {
 			case err == nil:
-				n.fabrics[path.name] = fabric
+				n.opened(path.name, fabric, opts)
 				if p, ok := fabric.(transport.Poller); ok {
 					n.progress.Watch(p)
 				}
@@ -171,10 +179,10 @@ func (n *Node) fabricsFor(opts *Options) (fabrics []transport.Fabric, lacking st
 				return nil, "", err
 			}
 		}
-		if (path.name == "tcp" || path.name == "rdma") && n.tls != opts.TLS {
-			return nil, "", fault.New(fault.Invalid,
-				"GOCCL_TLS=%s, but an earlier group of this process has opened TCP otherwise; all groups need the same",
-				map[bool]string{true: "1", false: "0"}[opts.TLS])
+		if path.name == "tcp" || path.name == "rdma" {
+			if err := n.checkTrust(opts); err != nil {
+				return nil, "", err
+			}
 		}
 		fabrics = append(fabrics, fabric)
 	}

@@ -2,10 +2,10 @@ package ccl
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma"
@@ -16,7 +16,8 @@ import (
 // error is a fault.NotSupported.
 func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 	if opts.TLS {
-		return nil, fault.New(fault.NotSupported, "adapters do not encrypt, and GOCCL_TLS=1 asks for it; GOCCL_TRANSPORT=tcp does")
+		return nil, fault.New(fault.NotSupported,
+			"adapters do not encrypt, and GOCCL_TLS=1 asks for it; GOCCL_TRANSPORT=tcp does")
 	}
 	library, err := openVerbs()
 	if err != nil {
@@ -44,7 +45,7 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 		}
 		return nil, err
 	}
-	n.fabrics["tcp"] = base
+	n.opened("tcp", base, opts)
 	if arena := n.registered(); arena != nil {
 		arena.Watch(f)
 	}
@@ -52,11 +53,11 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 }
 
 // sit notes where this process is on its machine, for the choice of ports. The first group decides.
-func (n *Node) sit(cfg *Config, peers []address) {
+func (n *Node) sit(cfg *Config, group *topo.Group) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seat.Load() == nil && n.fabrics["rdma"] != nil {
-		n.seat.Store(SeatOf(cfg.Bus, localRank(peers, cfg.Rank)))
+		n.seat.Store(SeatOf(cfg.Bus, group.LocalRank(cfg.Rank)))
 	}
 }
 
@@ -73,26 +74,15 @@ func SeatOf(bus string, local int) *rdma.Seat {
 	return s
 }
 
-// localRank returns how many ranks of a machine come before one.
-func localRank(peers []address, rank int) (local int) {
-	here := peers[rank].cores()
-	for i := range peers[:rank] {
-		if peers[i].cores() == here {
-			local++
-		}
-	}
-	return local
-}
-
 // withoutRDMA returns why a peer that TCP reaches is not reached by RDMA; "" if it was not to be.
-func (e *Endpoint) withoutRDMA(peer *address) string {
+func (e *Endpoint) withoutRDMA(peer int) string {
 	e.node.mu.Lock()
 	defer e.node.mu.Unlock()
 	switch {
 	case !e.cfg.Options.allows("rdma"):
 		return ""
 	case e.node.fabrics["rdma"] != nil:
-		return fmt.Sprintf("rank %d has no RDMA", peer.Rank)
+		return fmt.Sprintf("rank %d has no RDMA", peer)
 	case e.node.noRDMA != nil:
 		return e.node.noRDMA.Error()
 	}
@@ -100,15 +90,13 @@ func (e *Endpoint) withoutRDMA(peer *address) string {
 }
 
 // Adapters returns which ports of RDMA adapters groups may use.
-func (o *Options) Adapters() (rdma.Wishes, error) {
+func (o *NodeOptions) Adapters() (rdma.Wishes, error) {
 	w := rdma.Wishes{GID: rdma.AnyGID, Family: o.SocketFamily}
+	if o.IBGIDIndex != nil {
+		w.GID = *o.IBGIDIndex
+	}
 	var err error
-	if w.Adapters, err = rdma.ParseAdapters(o.IBHCA); err != nil {
-		return w, err
-	}
-	if o.IBGIDIndex != "" {
-		w.GID, err = strconv.Atoi(o.IBGIDIndex)
-	}
+	w.Adapters, err = rdma.ParseAdapters(o.IBHCA)
 	return w, err
 }
 

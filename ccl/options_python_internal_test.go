@@ -26,7 +26,8 @@ from ._options import Settings
 class Options(Settings):
     """Settings of one group; each wins over the environment variable of the same name.
 
-    Pass it as ` + "``pg_options`` of ``init_process_group`` or ``new_group``" + `; all ranks of the group must pass the same. ::
+    Pass it as ` + "``pg_options`` of ``init_process_group`` or ``new_group``" +
+	`; all ranks of the group must pass the same. ::
 
         dist.init_process_group("goccl", pg_options=goccl.Options(transport="tcp", socket_ifname="eth0,eth1"))
 

@@ -34,7 +34,7 @@ func Example_plan() {
 	if err := os.WriteFile(file, []byte(exchange.Text()), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	run(2, ccl.Options{Plan: file}, func(ctx context.Context, c *ccl.Communicator) error {
+	run(2, ccl.GroupOptions{Plan: file}, func(ctx context.Context, c *ccl.Communicator) error {
 		x, sum := []float32{float32(c.Rank() + 1)}, make([]float32, 1)
 		err := ccl.AllReduce(ctx, c, x, sum, ccl.Sum)
 		if c.Rank() == 0 {
@@ -97,7 +97,7 @@ func planFile(t *testing.T, text string) string {
 // left to right, and 1 from right to left.
 func TestOwnPlan(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
-	sum := func(opts ccl.Options, count int) float32 {
+	sum := func(opts ccl.GroupOptions, count int) float32 {
 		var result [3]float32
 		run(3, opts, func(ctx context.Context, c *ccl.Communicator) error {
 			in, out := make([]float32, count), make([]float32, count)
@@ -115,17 +115,17 @@ func TestOwnPlan(t *testing.T) {
 		return result[0]
 	}
 	p := backwards()
-	if got := sum(ccl.Options{Determinism: 4}, 1); got != 0 {
+	if got := sum(ccl.GroupOptions{Determinism: 4}, 1); got != 0 {
 		t.Errorf("without a plan: %v, want 0", got)
 	}
-	if got := sum(ccl.Options{Determinism: 4}, 100_000); got != 0 {
+	if got := sum(ccl.GroupOptions{Determinism: 4}, 100_000); got != 0 {
 		t.Errorf("without a plan, a large sum: %v, want 0", got)
 	}
-	if got := sum(ccl.Options{Plan: planFile(t, p.Text())}, 1); got != 1 {
+	if got := sum(ccl.GroupOptions{Plan: planFile(t, p.Text())}, 1); got != 1 {
 		t.Errorf("with a plan: %v, want 1", got)
 	}
 	p.MinBytes, p.MaxBytes = 8, 16
-	bounded := ccl.Options{Plan: planFile(t, p.Text()), Algo: "all_reduce=direct"}
+	bounded := ccl.GroupOptions{Plan: planFile(t, p.Text()), Algo: "all_reduce=direct"}
 	for count, want := range map[int]float32{1: 0, 2: 1, 4: 1, 5: 0} {
 		if got := sum(bounded, count); got != want {
 			t.Errorf("with a plan for 8 to 16 bytes, %d bytes: %v, want %v", 4*count, got, want)
@@ -137,28 +137,25 @@ func TestOwnPlanRefused(t *testing.T) {
 	good := backwards().Text()
 	table := []struct {
 		name string
-		opts ccl.Options
+		opts ccl.GroupOptions
 		want []string
 	}{
-		{"no file", ccl.Options{Plan: filepath.Join(t.TempDir(), "nowhere")}, []string{"GOCCL_PLAN", "nowhere"}},
-		{"a folder", ccl.Options{Plan: t.TempDir()}, []string{"GOCCL_PLAN", "want a file"}},
-		{"no plan", ccl.Options{Plan: planFile(t, "hello\n")}, []string{"own.plan is refused", "1:"}},
+		{"no file", ccl.GroupOptions{Plan: filepath.Join(t.TempDir(), "nowhere")}, []string{"GOCCL_PLAN", "nowhere"}},
+		{"a folder", ccl.GroupOptions{Plan: t.TempDir()}, []string{"GOCCL_PLAN", "want a file"}},
+		{"no plan", ccl.GroupOptions{Plan: planFile(t, "hello\n")}, []string{"own.plan is refused", "1:"}},
 		{"a send to nobody",
-			ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 3", 1))},
+			ccl.GroupOptions{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 3", 1))},
 			[]string{"rank 0", "peer 3"}},
 		{"a wrong plan",
-			ccl.Options{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))},
+			ccl.GroupOptions{Plan: planFile(t, strings.Replace(good, "send in[0] to 2", "send in[0] to 1", 1))},
 			[]string{`plan "backwards" (all_reduce on 3 ranks) is wrong`}},
-		{"not in the order of ranks", ccl.Options{Plan: planFile(t, good), Determinism: 3},
+		{"not in the order of ranks", ccl.GroupOptions{Plan: planFile(t, good), Determinism: 3},
 			[]string{"GOCCL_DETERMINISM=3"}},
-		{"an algorithm of another level", ccl.Options{Algo: "all_reduce=ring", Determinism: 4},
+		{"an algorithm of another level", ccl.GroupOptions{Algo: "all_reduce=ring", Determinism: 4},
 			[]string{"all_reduce=ring", "level"}},
-		{"a spin that is no time", ccl.Options{Spin: "2us"}, []string{"GOCCL_SPIN_US=2us", "whole microseconds"}},
-		{"a spin that is too long", ccl.Options{Spin: "1000000"},
-			[]string{"GOCCL_SPIN_US=1000000", "from 0 to 100000"}},
-		{"an unknown level", ccl.Options{Determinism: 5}, []string{"GOCCL_DETERMINISM=5"}},
+		{"an unknown level", ccl.GroupOptions{Determinism: 5}, []string{"GOCCL_DETERMINISM=5"}},
 		{"ranks with different bits",
-			ccl.Options{Plan: filepath.Join("verify", "testdata", "bits", "from_own_rank.plan")},
+			ccl.GroupOptions{Plan: filepath.Join("verify", "testdata", "bits", "from_own_rank.plan")},
 			[]string{"GOCCL_DETERMINISM=2 asks for level 2",
 				"out[0] is (x0 + x1) + x2 on rank 0 and (x1 + x2) + x0 on rank 1"}},
 	}

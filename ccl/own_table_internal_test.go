@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -25,7 +28,7 @@ func TestOwnTable(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		node, comms, err := Local(ctx, 2, Options{Tune: file})
+		node, comms, err := Local(ctx, 2, GroupOptions{Tune: file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,21 +54,36 @@ func TestOwnTable(t *testing.T) {
 func TestTableRowsAreSupported(t *testing.T) {
 	for _, row := range tune.DefaultTable().Rows() {
 		for _, determinism := range []int{2, 4} {
-			p := newPlanner(&Options{Determinism: determinism}, nil)
-			for _, p.rules.Oversubscribed = range []bool{false, true} {
-				for _, p.rules.Hosts = range []int{0, 1} {
-					channels, _ := p.needs(row.First)
-					for _, p.rules.Windows = range []bool{false, p.rules.Hosts == 1} {
+			ranks := row.First
+			for _, on := range []*topo.Group{topo.Spread(ranks, ranks), topo.Spread(ranks, 1)} {
+				for _, on := range []*topo.Group{on, crowded(t, on)} {
+					p := newPlanner(&GroupOptions{Determinism: determinism}, nil, on)
+					channels, _ := p.needs()
+					for _, slot := range []int{0, leastSlot} {
+						p.group, p.last = on.WithSlot(slot), [dtype.Barrier + 1]choice{}
 						size := min(row.Bytes, 1<<30)
-						made, err := p.Make(p.Choose(row.Coll, row.First, size),
-							plan.Spec{Coll: row.Coll, Ranks: row.First})
-						if err != nil || made.Chans > channels || made.Needs&plan.Gets != 0 && !p.rules.Windows {
+						made, err := p.Make(p.Choose(row.Coll, size), plan.Spec{Coll: row.Coll, Ranks: ranks})
+						if err != nil || made.Chans > channels || made.Needs&plan.Gets != 0 && !p.group.Windows() {
 							t.Fatalf("%v at level %d: %v, %v", row, determinism, made, err)
 						}
-						p.last = [dtype.Barrier + 1]choice{}
 					}
 				}
 			}
 		}
 	}
+}
+
+// crowded returns a group like another one, whose ranks share one core.
+func crowded(t *testing.T, group *topo.Group) *topo.Group {
+	t.Helper()
+	said := make([]topo.Rank, group.Size())
+	for rank := range said {
+		said[rank] = group.Rank(rank)
+		said[rank].Cores, said[rank].Place.Network = "0", uint64(group.HostOf(rank))
+		said[rank].Place.Machine = "one"
+	}
+	made, err := topo.Agree(said)
+	require.NoError(t, err)
+	require.Equal(t, group.Hosts(), made.Hosts())
+	return made
 }

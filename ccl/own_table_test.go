@@ -29,7 +29,7 @@ func tableFile(t *testing.T, rows ...string) string {
 // sum is 1.
 func TestOwnTable(t *testing.T) {
 	x := [3]float32{1, 1 << 30, -1 << 30}
-	ringed := func(opts ccl.Options, count int) bool {
+	ringed := func(opts ccl.GroupOptions, count int) bool {
 		var result [3][]float32
 		run(3, opts, func(ctx context.Context, c *ccl.Communicator) error {
 			in := make([]float32, count)
@@ -49,19 +49,20 @@ func TestOwnTable(t *testing.T) {
 		"all_reduce 3 any any any direct", "broadcast 2+ any any any flat")
 	for _, test := range []struct {
 		name  string
-		opts  ccl.Options
+		opts  ccl.GroupOptions
 		count int
 		want  bool
 	}{
-		{"the row before", ccl.Options{Tune: ring}, 256, false},
-		{"the row", ccl.Options{Tune: ring}, 257, true},
-		{"the end of the row", ccl.Options{Tune: ring}, 512, true},
-		{"behind it", ccl.Options{Tune: ring}, 513, false},
-		{"the user's choice wins", ccl.Options{Tune: ring, Algo: "all_reduce=direct"}, 300, false},
-		{"a ring is not in the order of ranks", ccl.Options{Tune: ring, Determinism: 3}, 300, false},
-		{"a row for other groups", ccl.Options{Tune: tableFile(t, "all_reduce 4+ any any any ring",
+		{"the row before", ccl.GroupOptions{Tune: ring}, 256, false},
+		{"the row", ccl.GroupOptions{Tune: ring}, 257, true},
+		{"the end of the row", ccl.GroupOptions{Tune: ring}, 512, true},
+		{"behind it", ccl.GroupOptions{Tune: ring}, 513, false},
+		{"the user's choice wins", ccl.GroupOptions{Tune: ring, Algo: "all_reduce=direct"}, 300, false},
+		{"a ring is not in the order of ranks", ccl.GroupOptions{Tune: ring, Determinism: 3}, 300, false},
+		{"a row for other groups", ccl.GroupOptions{Tune: tableFile(t, "all_reduce 4+ any any any ring",
 			"all_reduce 3 any 2+ any ring", "all_reduce 3 any any any direct")}, 300, false},
-		{"a row for ranks of one process", ccl.Options{Tune: tableFile(t, "all_reduce 3 any 1 any ring")}, 300, true},
+		{"a row for ranks of one process", ccl.GroupOptions{Tune: tableFile(t, "all_reduce 3 any 1 any ring")},
+			300, true},
 	} {
 		if got := ringed(test.opts, test.count); got != test.want {
 			t.Errorf("%s: ring %v, want %v", test.name, got, test.want)
@@ -80,7 +81,7 @@ func TestOwnTableRefused(t *testing.T) {
 			[]string{"own.table is refused", "table:2:26:", `algorithm "rings": unknown; all_reduce has direct`}},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, _, err := ccl.Local(ctx, 2, ccl.Options{Tune: test.file})
+		_, _, err := ccl.Local(ctx, 2, ccl.GroupOptions{Tune: test.file})
 		cancel()
 		if !errors.Is(err, fault.Invalid) {
 			t.Fatalf("%s: got %v", test.name, err)
@@ -97,7 +98,7 @@ func TestOwnTableRefused(t *testing.T) {
 func TestOwnTableAgreed(t *testing.T) {
 	row := "all_reduce 2 any any any direct"
 	join := func(files ...string) error {
-		node, err := ccl.NewNode(ccl.Options{})
+		node, err := ccl.NewNode(ccl.NodeOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +109,7 @@ func TestOwnTableAgreed(t *testing.T) {
 		var addresses [][]byte
 		for rank, file := range files {
 			e, err := node.Open(ccl.Config{Name: "tables", Rank: rank, Size: len(files),
-				Options: ccl.Options{Tune: file}})
+				Options: ccl.GroupOptions{Tune: file}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,11 +2,14 @@ package ccl
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Path tells how this rank reaches another one.
@@ -21,24 +24,53 @@ type Path struct {
 	Why       string        `json:"why,omitempty"`        // RDMA, which the options allow, is not used now
 }
 
+// apart says which ranks of this machine cannot be reached by shared memory, and why, "" for none.
+// lacking is what this rank lacks.
+func apart(group *topo.Group, self int, lacking string) string {
+	mine := group.Rank(self)
+	why := map[string][]string{}
+	for rank := range group.Size() {
+		a := group.Rank(rank)
+		reason := ""
+		switch {
+		case rank == self || a.Place.Machine != mine.Place.Machine || a.Process == mine.Process:
+			continue
+		case !slices.Contains(mine.Transports, "shm"):
+			reason = strings.TrimPrefix(lacking, "; ")
+		case !slices.Contains(a.Transports, "shm"):
+			reason = "they have no shared memory"
+		case a.Place.Network != mine.Place.Network:
+			reason = "they are in another network namespace"
+		case a.Place.User != mine.Place.User:
+			reason = "they belong to another user, or to one of another user namespace"
+		default:
+			continue
+		}
+		why[reason] = append(why[reason], fmt.Sprint(rank))
+	}
+	var words []string
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		ranks := why[reason]
+		if most := 16; len(ranks) > most {
+			ranks = append(ranks[:most], "…")
+		}
+		words = append(words, fmt.Sprintf("ranks %s: %s", strings.Join(ranks, ", "), reason))
+	}
+	return strings.Join(words, "; ")
+}
+
 // Paths returns the paths to all other ranks, by rank. From, To and RoundTrip are empty until there
-// is a connection (transport.Opener).
+// is a connection (transport.Link.Open).
 func (c *Communicator) Paths() []Path {
 	all := make([]Path, 0, c.Size()-1)
 	for rank, p := range c.paths {
 		if rank == c.Rank() {
 			continue
 		}
-		if l, ok := c.links[rank].(transport.Wired); ok {
-			p.From, p.To = l.Wire()
-		}
-		if l, ok := c.links[rank].(transport.Distant); ok {
-			p.RoundTrip = l.RoundTrip()
-		}
-		if l, ok := c.links[rank].(transport.Detoured); ok {
-			if p.Why = l.Detour(); p.Why != "" {
-				p.Transport = "tcp"
-			}
+		state := c.links[rank].State()
+		p.From, p.To, p.RoundTrip = state.From, state.To, state.RoundTrip
+		if state.Detour != nil {
+			p.Transport, p.Why = "tcp", state.Detour.Error()
 		}
 		all = append(all, p)
 	}
@@ -56,8 +88,8 @@ func (c *Communicator) Routes() string {
 
 // Locate returns the IP addresses at which this process may reach that of a rank, nearest first.
 func (c *Communicator) Locate(rank int) []netip.Addr {
-	fabric, wired := c.origin.fabrics[rank].(transport.Locator)
-	if !wired { // processes that share memory share loopback
+	fabric := c.origin.fabrics[rank]
+	if fabric == nil || fabric.SharesMemory() { // processes that share memory share loopback
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	var of address
@@ -67,11 +99,5 @@ func (c *Communicator) Locate(rank int) []netip.Addr {
 	return fabric.Locate(of.Fabrics[c.origin.fabrics[rank].Name()])
 }
 
-// Hosts returns the ranks of each host. The ranks of a host share memory.
-func (c *Communicator) Hosts() [][]int {
-	hosts := slices.Clone(c.hosts)
-	for i := range hosts {
-		hosts[i] = slices.Clone(hosts[i])
-	}
-	return hosts
-}
+// Group returns what the group runs on: which ranks share a host, among others.
+func (c *Communicator) Group() *topo.Group { return c.group }

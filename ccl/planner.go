@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
 )
@@ -20,11 +21,11 @@ import (
 // planner combines the users' plans, the catalogue (algo) and the choice (tune) for package exec.
 // The number of an algorithm is its index in users or, behind those, in names.
 type planner struct {
-	rules  tune.Rules
+	wishes tune.Wishes
+	group  *topo.Group
 	always bool // each plan is proven before its first use
 	users  []ownPlan
 	names  []algo.Algorithm // their numbers follow those of users
-	hosts  [][]int          // the ranks of each host
 	last   [dtype.Barrier + 1]choice
 	told   *journal                         // nil for none
 	warn   func(format string, args ...any) // nil if no warnings are wanted
@@ -32,37 +33,30 @@ type planner struct {
 
 // choice is what Choose last returned for a collective: calls of one size come one after the other.
 type choice struct {
-	ranks     int
+	called    bool
 	bytes     int64
 	algorithm int
 }
 
 var catalogue = algo.All // tests put a wrong algorithm into it
 
-func newPlanner(opts *Options, users []ownPlan) *planner {
-	p := &planner{
-		rules:  tune.Rules{Override: opts.override(), Determinism: opts.Determinism},
-		always: opts.Verify == "always", users: users,
+func newPlanner(opts *GroupOptions, users []ownPlan, group *topo.Group) *planner {
+	return &planner{
+		wishes: tune.Wishes{Override: opts.override(), Determinism: opts.Determinism},
+		group:  group, always: opts.Verify == "always", users: users, names: slices.Clone(catalogue()),
 	}
-	p.names = append(p.names, catalogue()...)
-	return p
 }
 
-// onHosts tells the choice which ranks share a host.
-func (p *planner) onHosts(hosts [][]int) {
-	p.hosts = hosts
-	p.rules.Hosts, p.rules.Even, p.rules.InOrder = len(hosts), sameSize(hosts), slices.IsSorted(slices.Concat(hosts...))
-}
-
-// twin returns a planner that makes the same choices, for another thread.
-func (p *planner) twin() *planner {
-	return &planner{rules: p.rules, always: p.always, users: p.users, names: slices.Clone(p.names), hosts: p.hosts}
+// twin returns a planner that makes the same choices for a group, for another thread.
+func (p *planner) twin(group *topo.Group) *planner {
+	return &planner{wishes: p.wishes, group: group, always: p.always, users: p.users, names: slices.Clone(p.names)}
 }
 
 // needs returns what the links of a group must have for every plan that may be chosen: the number
 // of channels for messages, and whether peers read windows.
-func (p *planner) needs(ranks int) (channels int, windows bool) {
+func (p *planner) needs() (channels int, windows bool) {
 	channels = exec.PlanChannels
+	ranks := p.group.Size()
 	add := func(x *plan.Plan) {
 		channels = max(channels, x.Chans)
 		windows = windows || x.Needs&plan.Gets != 0
@@ -72,26 +66,26 @@ func (p *planner) needs(ranks int) (channels int, windows bool) {
 			add(u.Plan)
 		}
 	}
-	for coll, name := range p.rules.Override {
+	for coll, name := range p.wishes.Override {
 		if made, _, err := p.make(p.find(coll, name), plan.Spec{Coll: coll, Ranks: ranks}); err == nil {
 			add(made)
 		}
 	}
-	p.rows(ranks, func(x *plan.Plan) { channels = max(channels, x.Chans) })
+	p.rows(func(x *plan.Plan) { channels = max(channels, x.Chans) })
 	return channels, windows
 }
 
 // rows calls use with the plan of each row of the tables that may apply to the group if it has
 // windows.
-func (p *planner) rows(ranks int, use func(*plan.Plan)) {
-	rules := p.rules
-	rules.Windows = true
-	rules.Rows(ranks, func(r tune.Row) {
+func (p *planner) rows(use func(*plan.Plan)) {
+	with := p.group.WithSlot(leastSlot)
+	p.wishes.Rows(with, func(r tune.Row) {
 		i := p.find(r.Coll, r.Algorithm)
-		if _, overridden := rules.Override[r.Coll]; overridden || i < 0 {
+		if _, overridden := p.wishes.Override[r.Coll]; overridden || i < 0 {
 			return
 		}
-		if made, err := p.names[i-len(p.users)].OnHosts(plan.Spec{Coll: r.Coll, Ranks: ranks}, p.hosts); err == nil {
+		spec := plan.Spec{Coll: r.Coll, Ranks: with.Size()}
+		if made, err := p.names[i-len(p.users)].OnHosts(spec, with); err == nil {
 			use(made)
 		}
 	})
@@ -99,23 +93,23 @@ func (p *planner) rows(ranks int, use func(*plan.Plan)) {
 
 // Choose returns the number of the algorithm for a call. Only one thread at a time calls it, the
 // driver of the group.
-func (p *planner) Choose(coll dtype.Collective, ranks int, bytes int64) int {
+func (p *planner) Choose(coll dtype.Collective, bytes int64) int {
 	last := &p.last[coll]
-	if last.ranks != ranks || last.bytes != bytes {
-		*last = choice{ranks, bytes, p.choose(coll, ranks, bytes)}
+	if !last.called || last.bytes != bytes {
+		*last = choice{true, bytes, p.choose(coll, bytes)}
 		p.told.chosen(coll, bytes, last.algorithm)
 	}
 	return last.algorithm
 }
 
-func (p *planner) choose(coll dtype.Collective, ranks int, bytes int64) int {
+func (p *planner) choose(coll dtype.Collective, bytes int64) int {
 	for i, u := range p.users {
-		if u.Spec.Coll == coll && u.Spec.Ranks == ranks &&
+		if u.Spec.Coll == coll && u.Spec.Ranks == p.group.Size() &&
 			bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
 			return i
 		}
 	}
-	return p.find(coll, tune.Choose(coll, ranks, bytes, p.rules))
+	return p.find(coll, tune.Choose(tune.Call{Coll: coll, Bytes: bytes}, p.group, &p.wishes))
 }
 
 // find returns the number of an algorithm of the catalogue, or -1 if there is none. Members of a
@@ -140,7 +134,7 @@ const mostBytes = 1 << 44
 // span returns the range of sizes around bytes for which choose returns the same algorithm. It
 // tries the sizes where a user's plan or a row of a table begins or ends, and all powers of two;
 // then it bisects between the last size with the same algorithm and the first with another.
-func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high int64) {
+func (p *planner) span(coll dtype.Collective, bytes int64) (low, high int64) {
 	points := []int64{0, mostBytes}
 	for b := int64(1); b < mostBytes; b *= 2 {
 		points = append(points, b)
@@ -150,25 +144,25 @@ func (p *planner) span(coll dtype.Collective, ranks int, bytes int64) (low, high
 			points = append(points, u.MinBytes-1, u.MinBytes, u.MaxBytes, u.MaxBytes+1)
 		}
 	}
-	p.rules.Rows(ranks, func(r tune.Row) {
+	p.wishes.Rows(p.group, func(r tune.Row) {
 		if r.Coll == coll {
 			points = append(points, r.Bytes, r.Bytes+1)
 		}
 	})
 	slices.Sort(points)
-	algorithm := p.choose(coll, ranks, bytes)
+	algorithm := p.choose(coll, bytes)
 	edge := func(points iter.Seq2[int, int64], beyond func(int64) bool) int64 {
 		same := bytes
 		for _, other := range points {
 			if other < 0 || other > mostBytes || !beyond(other) {
 				continue
 			}
-			if p.choose(coll, ranks, other) == algorithm {
+			if p.choose(coll, other) == algorithm {
 				same = other
 				continue
 			}
 			for other-same > 1 || same-other > 1 {
-				if half := same + (other-same)/2; p.choose(coll, ranks, half) == algorithm {
+				if half := same + (other-same)/2; p.choose(coll, half) == algorithm {
 					same = half
 				} else {
 					other = half
@@ -201,17 +195,18 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 	if algorithm >= 0 && algorithm < len(p.users) {
 		if u := p.users[algorithm]; u.Spec.Root == spec.Root {
 			p.told.made(algorithm, spec)
-			return u.Plan, u.file, algo.OnOneHost(u.Plan, p.hosts)
+			return u.Plan, u.file, algo.OnOneHost(u.Plan, p.group)
 		}
 		// A plan from a file is for one root. Other roots get the algorithm that they would get
 		// without the file for the smallest size of that plan: one program serves all sizes.
-		algorithm = p.find(spec.Coll, tune.Choose(spec.Coll, spec.Ranks, p.users[algorithm].MinBytes, p.rules))
+		call := tune.Call{Coll: spec.Coll, Bytes: p.users[algorithm].MinBytes}
+		algorithm = p.find(spec.Coll, tune.Choose(call, p.group, &p.wishes))
 	}
 	if algorithm < 0 {
 		return nil, "", fmt.Errorf("no algorithm for %v", spec)
 	}
 	p.told.made(algorithm, spec)
-	made, err = p.names[algorithm-len(p.users)].OnHosts(spec, p.hosts)
+	made, err = p.names[algorithm-len(p.users)].OnHosts(spec, p.group)
 	return made, "", err
 }
 
@@ -221,13 +216,13 @@ var verified sync.Map // string → *plan.Plan
 
 // loadPlans reads and verifies the plans of the files that GOCCL_PLAN names. Ranks compare
 // contents.
-func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
+func loadPlans(opts *GroupOptions) (plans []ownPlan, contents string, err error) {
 	for _, file := range opts.planFiles() {
 		data, err := readFile("GOCCL_PLAN", file, plan.MaxFileSize)
 		if err != nil {
 			return nil, "", err
 		}
-		p, err := loadPlan(data, opts.determinism(), opts.FileProof())
+		p, err := loadPlan(data, opts.Determinism, opts.FileProof())
 		if err != nil {
 			return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_PLAN=%s is refused", file)
 		}
@@ -239,7 +234,7 @@ func loadPlans(opts *Options) (plans []ownPlan, contents string, err error) {
 
 // loadTable reads the table of the file that GOCCL_TUNE names, or returns nil if it names none.
 // Ranks compare hash.
-func loadTable(opts *Options) (table *tune.Table, hash string, err error) {
+func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 	if opts.Tune == "" {
 		return nil, "", nil
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -13,11 +14,11 @@ import (
 // planner.needs must find anything else.
 func TestDefaultsNeedNothing(t *testing.T) {
 	for _, determinism := range []int{2, 4} {
-		p := newPlanner(&Options{Determinism: determinism}, nil)
-		for _, coll := range dtype.Collectives() {
-			for _, ranks := range []int{1, 2, 3, 8, 64, 5000} {
+		for _, ranks := range []int{1, 2, 3, 8, 64, 5000} {
+			p := newPlanner(&GroupOptions{Determinism: determinism}, nil, topo.Spread(ranks, ranks))
+			for _, coll := range dtype.Collectives() {
 				for _, bytes := range []int64{0, 8, 64 << 10, 1 << 30} {
-					made, err := p.Make(p.Choose(coll, ranks, bytes), plan.Spec{Coll: coll, Ranks: ranks})
+					made, err := p.Make(p.Choose(coll, bytes), plan.Spec{Coll: coll, Ranks: ranks})
 					if err != nil {
 						continue // refused with an error when it is called
 					}
@@ -28,12 +29,14 @@ func TestDefaultsNeedNothing(t *testing.T) {
 				}
 			}
 		}
-		if channels, windows := p.needs(8); channels != exec.PlanChannels || windows {
+		p := newPlanner(&GroupOptions{Determinism: determinism}, nil, topo.Spread(8, 8))
+		if channels, windows := p.needs(); channels != exec.PlanChannels || windows {
 			t.Errorf("without options: %d channels, windows %v", channels, windows)
 		}
 	}
 	override, _ := tune.ParseOverride("all_reduce=two_shot_window")
-	if _, windows := newPlanner(&Options{Algo: tune.FormatOverride(override)}, nil).needs(3); !windows {
+	opts := &GroupOptions{Algo: tune.FormatOverride(override)}
+	if _, windows := newPlanner(opts, nil, topo.Spread(3, 1)).needs(); !windows {
 		t.Error("two_shot_window needs windows")
 	}
 }

@@ -10,7 +10,7 @@ func TestPortOption(t *testing.T) {
 	for text, want := range map[string][2]int{"": {}, "29600": {29600, 29600}, "29600-29700": {29600, 29700}} {
 		o, err := ParseOptions("GOCCL_PORT=" + text)
 		require.NoError(t, err)
-		first, last, err := o.ports()
+		first, last, err := portsOf(o.Port)
 		require.NoError(t, err)
 		require.Equal(t, want, [2]int{first, last})
 	}

@@ -52,20 +52,17 @@ var errTooLarge = errors.New("too large to be proven before its first use")
 // prove proves a plan in the form that runs, once in a process. The result is a function of the
 // plan, so all ranks of a group get the same, and none needs to learn it from another.
 func (p *planner) prove(made *plan.Plan, own string) error {
-	windows, hosts := p.rules.Windows || p.rules.HostSlot > 0, p.hosts
-	if len(hosts) == 1 {
-		hosts = nil // as if nothing was known of them
-	}
-	key := fmt.Sprintf("%s %v, hosts %v, windows %v, device %v, level %d, always %v",
-		made.Name, made.Spec, hosts, windows, p.rules.Device, p.rules.Determinism, p.always)
+	level := p.wishes.Determinism
+	key := fmt.Sprintf("%s %v, %s, level %d, always %v", made.Name, made.Spec, p.group.Form(), level, p.always)
 	if own != "" {
 		key += fmt.Sprintf(", hash %016x", made.Hash())
 	}
 	once, _ := proofs.LoadOrStore(key, sync.OnceValue(func() error {
 		proven := func(work int64) error {
-			err := provenAsRun(made, windows, p.rules.Determinism, work)
-			if err == nil && p.rules.Device && (len(hosts) > 1 || made.Needs&plan.Messages == 0) {
-				err = provenOnDevices(made, p.rules.Determinism, work)
+			err := provenAsRun(made, p.group.Slot() > 0, level, work)
+			_, device := p.group.Devices()
+			if err == nil && device && (len(p.group.Hosts()) > 1 || made.Needs&plan.Messages == 0) {
+				err = provenOnDevices(made, level, work)
 			}
 			return err
 		}
@@ -112,7 +109,7 @@ func runsUnproven(made *plan.Plan, own string) string {
 const ofFile = "GOCCL_VERIFY=always allows more (some GiB, and minutes)"
 
 // FileProof limits what the proof of a plan from a file may cost.
-func (o *Options) FileProof() verify.Options {
+func (o *GroupOptions) FileProof() verify.Options {
 	if o.Verify == "always" {
 		return verify.Options{Work: verify.DefaultWork}
 	}

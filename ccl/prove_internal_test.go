@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
@@ -168,7 +169,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 		{"sum again", sum, false},
 		{"broadcast again", broadcast(0, 3), true},
 	}
-	opts := Options{Determinism: DefaultDeterminism, Algo: "broadcast=window,barrier=dissemination,all_gather=ring"}
+	opts := GroupOptions{Determinism: DefaultDeterminism, Algo: "broadcast=window,barrier=dissemination,all_gather=ring"}
 	lines := printed(t, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -197,11 +198,10 @@ func TestPlansOfManyRanks(t *testing.T) {
 		for rank, err := range errs {
 			require.NoError(t, err, "rank %d", rank)
 		}
-		other := newPlanner(&opts, nil) // of another group with windows like these
-		other.rules.Windows = true
+		other := newPlanner(&opts, nil, topo.Spread(ranks, 1).WithSlot(1)) // of another group with windows like these
 		other.warn = func(format string, args ...any) { t.Errorf("warned twice: "+format, args...) }
 		spec := plan.Spec{Coll: dtype.AllGather, Ranks: ranks}
-		_, err = other.Make(other.Choose(spec.Coll, ranks, 4), spec)
+		_, err = other.Make(other.Choose(spec.Coll, 4), spec)
 		require.NoError(t, err)
 	})
 	require.Len(t, lines, 1)
@@ -214,10 +214,10 @@ func TestPlansOfManyRanks(t *testing.T) {
 
 // The plan that is proven is the one that runs. A wrong plan is refused before any data moves.
 func TestProve(t *testing.T) {
-	p := newPlanner(&Options{Verify: "always", Algo: "all_reduce=direct"}, nil)
+	p := newPlanner(&GroupOptions{Verify: "always", Algo: "all_reduce=direct"}, nil, topo.Spread(5, 5))
 	spec := plan.Spec{Coll: dtype.AllReduce, Ranks: 5}
 	for range 2 {
-		made, err := p.Make(p.Choose(spec.Coll, spec.Ranks, 8), spec)
+		made, err := p.Make(p.Choose(spec.Coll, 8), spec)
 		require.NoError(t, err)
 		require.Equal(t, "direct", made.Name)
 	}
@@ -327,24 +327,23 @@ func TestOnlyTheDeviceFormIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	_, err = verify.Plan(p, verify.Options{})
 	require.NoError(t, err)
-	made := func(rank int, device bool, hosts [][]int) error {
-		p := newPlanner(&Options{Verify: "always", Determinism: DefaultDeterminism}, nil)
+	made := func(rank int, group *topo.Group) error {
+		p := newPlanner(&GroupOptions{Verify: "always", Determinism: DefaultDeterminism}, nil, group)
 		p.names = []algo.Algorithm{{Coll: dtype.Broadcast, Name: "circle", Make: circle,
 			Grid: func(plan.Spec) []int { return []int{2, 3} }}}
-		p.onHosts(hosts)
-		p.rules.Windows, p.rules.Device = true, device
 		_, err := p.Make(0, spec)
 		return err
 	}
-	hosts := [][]int{{0, 1}, {2, 3}, {4, 5}}
-	require.NoError(t, made(0, false, hosts))
-	first := made(0, true, hosts)
+	hosts := topo.Spread(6, 3).WithSlot(1)
+	devices := hosts.WithDevices(topo.Devices{})
+	require.NoError(t, made(0, hosts))
+	first := made(0, devices)
 	require.ErrorIs(t, first, fault.Internal)
 	require.ErrorContains(t, first, "plan circle (broadcast on 6 ranks (2x3), root 0) is refused")
 	require.ErrorContains(t, first, "as devices execute it")
 	for rank := range 6 {
 		proofs.Clear() // as in a process of its own
-		require.EqualError(t, made(rank, true, hosts), first.Error(), "rank %d", rank)
+		require.EqualError(t, made(rank, devices), first.Error(), "rank %d", rank)
 	}
-	require.NoError(t, made(0, true, [][]int{{0, 1, 2, 3, 4, 5}}), "devices of one host execute no messages")
+	require.NoError(t, made(0, topo.Spread(6, 1).WithSlot(1).WithDevices(topo.Devices{})), "devices of one host execute no messages")
 }

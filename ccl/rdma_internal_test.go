@@ -31,7 +31,7 @@ func TestWithoutRDMA(t *testing.T) {
 		if n.noRDMA = none; c.own {
 			n.fabrics["rdma"], n.noRDMA = struct{ transport.Fabric }{}, nil
 		}
-		e := &Endpoint{node: n, cfg: Config{Options: Options{Transport: c.transport}}}
-		require.Equal(t, c.why, e.withoutRDMA(&address{Rank: 3}), "%+v", c)
+		e := &Endpoint{node: n, cfg: Config{Options: GroupOptions{Transport: c.transport}}}
+		require.Equal(t, c.why, e.withoutRDMA(3), "%+v", c)
 	}
 }

@@ -12,8 +12,8 @@ func TestOptionsOfRDMA(t *testing.T) {
 	o, err := ParseOptions("GOCCL_IB_HCA==mlx5_0:1,mlx5_1\nGOCCL_IB_GID_INDEX=3\nGOCCL_IB_TIMEOUT=18\n" +
 		"GOCCL_IB_RETRY_CNT=6\nGOCCL_IB_TC=106\nGOCCL_IB_SL=3\n")
 	require.NoError(t, err)
-	require.Equal(t, Options{IBHCA: "=mlx5_0:1,mlx5_1", IBGIDIndex: "3", IBTimeout: 18, IBRetryCnt: 6, IBTC: 106,
-		IBSL: 3}, o)
+	require.Equal(t, Options{NodeOptions: NodeOptions{IBHCA: "=mlx5_0:1,mlx5_1", IBGIDIndex: new(3), IBTimeout: 18,
+		IBRetryCnt: 6, IBTC: 106, IBSL: 3}}, o)
 	for _, text := range []string{"GOCCL_IB_GID_INDEX=-1", "GOCCL_IB_GID_INDEX=", "GOCCL_IB_TIMEOUT=", "GOCCL_IB_SL=0",
 		"GOCCL_IB_HCA=^mlx5_3"} {
 		_, err := ParseOptions(text)
@@ -21,8 +21,8 @@ func TestOptionsOfRDMA(t *testing.T) {
 	}
 	for text, why := range map[string]string{
 		"GOCCL_IB_HCA=mlx5_0:x":     "is not a number from 1 to 255",
-		"GOCCL_IB_GID_INDEX=-2":     "is not an index",
-		"GOCCL_IB_GID_INDEX=256":    "is not an index",
+		"GOCCL_IB_GID_INDEX=-2":     "or an index from 0 to 255",
+		"GOCCL_IB_GID_INDEX=256":    "or an index from 0 to 255",
 		"GOCCL_IB_TIMEOUT=13":       "from 14 to 22",
 		"GOCCL_IB_TIMEOUT=0":        "from 14 to 22",
 		"GOCCL_IB_RETRY_CNT=7":      "from 1 to 6", // on some adapters that means for ever

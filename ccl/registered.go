@@ -1,7 +1,6 @@
 package ccl
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -66,59 +65,20 @@ func pinner(fabrics []transport.Fabric) mem.Pinner {
 }
 
 // newArena makes the registered memory that the options ask for.
-func (o *Options) newArena() (*mem.Arena, error) {
-	bytes, err := o.registered()
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "GOCCL_REGISTERED: %v", err)
-	}
-	if bytes == 0 {
+func (o *NodeOptions) newArena() (*mem.Arena, error) {
+	if o.Registered < 0 {
 		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=0")
 	}
+	bytes := o.Registered &^ (registeredUnit - 1)
 	// Each rank of the host maps it, and the Go runtime ends the process where it is refused
 	// addresses.
 	if left, limited := mem.AddressesLeft(); limited && bytes > left/addressShare {
 		return nil, fault.New(fault.NotSupported, "there is no registered memory in this process: GOCCL_REGISTERED=%s is "+
 			"more than 1/%d of the %d MiB that the limit of its address space (ulimit -v, RLIMIT_AS) leaves; "+
-			"set a smaller one, or raise the limit", o.Registered, addressShare, left>>20)
+			"set a smaller one, or raise the limit", humanize.FormatSize(int64(o.Registered)), addressShare, left>>20)
 	}
 	return mem.NewArena(bytes)
 }
 
 // addressShare limits registered memory to a part of the address space, where that is limited.
 const addressShare = 8
-
-// The size of the arena is a multiple of registeredUnit, so that huge pages fit.
-const (
-	registeredUnit = 2 << 20
-	mostRegistered = 1 << 40
-)
-
-// registered returns Registered in bytes.
-func (o *Options) registered() (int, error) { return registeredBytes(o.Registered) }
-
-// cudaRegistered returns CudaRegistered in bytes.
-func (o *Options) cudaRegistered() (int, error) { return registeredBytes(o.CudaRegistered) }
-
-func registeredBytes(text string) (int, error) {
-	if text == "" || text == "0" {
-		return 0, nil
-	}
-	n, err := humanize.ParseSize(text)
-	if err != nil {
-		return 0, err
-	}
-	if n < registeredUnit || n > mostRegistered {
-		return 0, fmt.Errorf("%q is not 0 and not a size from 2M to 1T", text)
-	}
-	return int(n) &^ (registeredUnit - 1), nil
-}
-
-func (o *Options) checkCudaRegistered() error {
-	_, err := o.cudaRegistered()
-	return err
-}
-
-func (o *Options) checkRegistered() error {
-	_, err := o.registered()
-	return err
-}

@@ -92,9 +92,9 @@ func TestRegistered(t *testing.T) {
 	if testing.Short() {
 		colls, sizes, groups = lenders, []int{350_001}, []int{2}
 	}
-	opts := ccl.Options{Transport: "shm", Algo: "broadcast=window,reduce=window"}
+	opts := ccl.GroupOptions{Transport: "shm", Algo: "broadcast=window,reduce=window"}
 	for _, ranks := range groups {
-		all := nodes(t, ranks, opts)
+		all := nodesFor(t, ranks, opts.Transport)
 		comms := join(t, all, opts, "test")
 		most := slices.Max(sizes) * ranks
 		registered, given := operands(t, all, most)
@@ -159,8 +159,8 @@ func TestRegistered(t *testing.T) {
 // PREMUL_SUM multiplies the data that goes into a window, so that nothing is lent; AVG is divided
 // once.
 func TestRegisteredFactors(t *testing.T) {
-	opts := ccl.Options{Transport: "shm"}
-	all := nodes(t, 2, opts)
+	opts := ccl.GroupOptions{Transport: "shm"}
+	all := nodesFor(t, 2, opts.Transport)
 	comms := join(t, all, opts, "test")
 	const n = 200_000
 	for _, op := range []dtype.Op{dtype.PremulSum, dtype.Avg} {
@@ -214,23 +214,22 @@ func TestRegisteredHereAndThere(t *testing.T) {
 		require.Equal(t, lends, comms[0].Exposed() == 3, "lent %d", comms[0].Exposed())
 	}
 	t.Run("inproc", func(t *testing.T) {
-		node, comms, err := ccl.Local(background, 2, ccl.Options{})
+		node, comms, err := ccl.Local(background, 2, ccl.GroupOptions{})
 		require.NoError(t, err)
 		t.Cleanup(func() { node.Close() })
 		run(t, []*ccl.Node{node}, comms, true)
 	})
 	t.Run("off on one side", func(t *testing.T) {
-		a := nodes(t, 1, ccl.Options{Transport: "shm"})
-		b := nodes(t, 1, ccl.Options{Transport: "shm", Registered: "0"})
+		a := nodesFor(t, 1, "shm")
+		b := nodes(t, 1, ccl.NodeOptions{Registered: -1})
 		both := []*ccl.Node{a[0], b[0]}
 		_, err := b[0].Alloc(100)
 		require.ErrorIs(t, err, fault.NotSupported)
-		run(t, both, join(t, both, ccl.Options{Transport: "shm"}, "test"), false)
+		run(t, both, join(t, both, ccl.GroupOptions{Transport: "shm"}, "test"), false)
 	})
 	t.Run("freed while mapped", func(t *testing.T) {
-		opts := ccl.Options{Transport: "shm", Registered: "16M"}
-		both := nodes(t, 2, opts)
-		comms := join(t, both, opts, "test")
+		both := nodes(t, 2, ccl.NodeOptions{Registered: 16 << 20})
+		comms := join(t, both, ccl.GroupOptions{Transport: "shm"}, "test")
 		for range 5 { // more than there is room for, unless freed memory is used again
 			t.Run("", func(t *testing.T) {
 				each(t, 2, func(rank int) error {

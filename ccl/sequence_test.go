@@ -28,7 +28,7 @@ func TestRandomSequences(t *testing.T) {
 		for seed := first; seed < end; seed++ {
 			ranks := 2 + seed%3
 			t.Run(fmt.Sprintf("%s/%d", transport, seed), func(t *testing.T) {
-				comms := group(t, transport, ranks, ccl.Options{})
+				comms := group(t, transport, ranks, ccl.GroupOptions{})
 				each(t, ranks, func(rank int) error { return sequence(comms[rank], int64(seed), turns) })
 			})
 		}
@@ -60,15 +60,15 @@ func TestRandomSequencesDisturbed(t *testing.T) {
 				wakes.Channel, wakes.Jitter = faulty.Wakes, 300*time.Microsecond
 				network := faulty.NewNetwork(late, short, hungry, wakes)
 				network.Seed = seed
-				opts := ccl.Options{Transport: transport}
+				opts := ccl.GroupOptions{Transport: transport}
 				if transport == "inproc" {
 					opts.Transport = "shm" // within a process this means inproc
 				}
 				var all []*ccl.Node
 				if transport == "inproc" {
-					all = slices.Repeat(nodes(t, 1, opts), ranks)
+					all = slices.Repeat(nodesFor(t, 1, opts.Transport), ranks)
 				} else {
-					all = nodes(t, ranks, opts)
+					all = nodesFor(t, ranks, opts.Transport)
 				}
 				for rank, node := range all {
 					if rank == 0 || node != all[0] {

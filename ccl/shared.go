@@ -14,7 +14,7 @@ func (c *Communicator) Shared(rank int) (note []byte, descriptors []int) {
 	if rank < 0 || rank >= len(c.links) {
 		return nil, nil
 	}
-	link, ok := c.links[rank].(transport.Sharer)
+	link, ok := c.links[rank].(transport.Lender)
 	if !ok {
 		return nil, nil
 	}

@@ -64,7 +64,8 @@ func starts(fd int, text string) error {
 }
 
 // joinSharing is join for ranks that share: rank r has share[r].
-func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Communicator, []error) {
+func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) (
+	[]*ccl.Communicator, []error) {
 	t.Helper()
 	endpoints, addresses := openSharing(t, all, opts, share)
 	comms, errs := make([]*ccl.Communicator, len(share)), make([]error, len(share))
@@ -75,7 +76,7 @@ func joinSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Co
 	return comms, errs
 }
 
-func openSharing(t *testing.T, all []*ccl.Node, opts ccl.Options, share []ccl.Config) ([]*ccl.Endpoint, [][]byte) {
+func openSharing(t *testing.T, all []*ccl.Node, opts ccl.GroupOptions, share []ccl.Config) ([]*ccl.Endpoint, [][]byte) {
 	t.Helper()
 	ranks := len(share)
 	endpoints, addresses := make([]*ccl.Endpoint, ranks), make([][]byte, ranks)
@@ -96,11 +97,11 @@ func TestShared(t *testing.T) {
 	for _, kind := range allTransports {
 		t.Run(kind, func(t *testing.T) {
 			before := sharedNow(t)
-			opts, processes := ccl.Options{Transport: kind}, ranks
+			opts, processes := ccl.GroupOptions{Transport: kind}, ranks
 			if kind == "inproc" {
-				opts, processes = ccl.Options{}, 1
+				opts, processes = ccl.GroupOptions{}, 1
 			}
-			all := nodes(t, processes, opts)
+			all := nodesFor(t, processes, opts.Transport)
 			share, owned := make([]ccl.Config, ranks), 0
 			for rank := range share {
 				owners, fds, err := segments(rank%(transport.MaxShare+1), fmt.Sprint("memory of ", rank, " "))
@@ -168,8 +169,8 @@ func TestShared(t *testing.T) {
 
 // TestSharedAlike has some ranks share, and some not; others share too much.
 func TestSharedAlike(t *testing.T) {
-	opts := ccl.Options{Transport: "shm"}
-	all := nodes(t, 2, opts)
+	opts := ccl.GroupOptions{Transport: "shm"}
+	all := nodesFor(t, 2, opts.Transport)
 	_, errs := joinSharing(t, all, opts, []ccl.Config{{Note: []byte("x")}, {}})
 	for _, err := range errs {
 		require.ErrorIs(t, err, ccl.Mismatch)
@@ -200,7 +201,7 @@ func TestSharedAlike(t *testing.T) {
 // shareChild is rank 1 of a group of two, in a process of its own: it shares one piece of memory,
 // and writes into the second one of rank 0.
 func shareChild() error {
-	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	if err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func TestSharedBetweenProcesses(t *testing.T) {
 	before := sharedNow(t)
 	program, err := os.Executable()
 	require.NoError(t, err)
-	node, err := ccl.NewNode(ccl.Options{Transport: "shm"})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	require.NoError(t, err)
 	defer node.Close()
 	mine, fds, err := segments(2, "parent ")

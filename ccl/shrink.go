@@ -27,6 +27,8 @@ type origin struct {
 	shrinks   int       // calls of Shrink, but for those that went on with an earlier one
 	unended   *settling // a call that ctx ended while ranks were missing; the next one goes on with it
 	shrinking bool
+	silent    []int // lost when a quorum was missed: they may have gone on, so that a later death proves nothing
+	leftOut   *fault.Error
 }
 
 // Shrink makes a group of the ranks that are left of this one, without those that are listed, and
@@ -36,17 +38,30 @@ type origin struct {
 // stays as it is. The new one shares nothing (Config.Share). If ctx ends first, the error names the
 // ranks that have not called Shrink; it can be called again, also with more ranks to leave out.
 //
+// Ranks that are lost but not known to be dead may live and do the same, for example where the
+// network is cut. So only a majority of the ranks that may live goes on (Majority); the others get
+// an error that names those that may have gone on. A rank that was left out and calls Shrink later
+// gets an error that says by whom.
+//
 // Where the path between two living ranks is broken, each counts the other as lost, and the new
 // group has neither; both get an error that says so.
 func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicator, []int, error) {
+	return c.ShrinkWith(ctx, Majority, without...)
+}
+
+// ShrinkWith is Shrink with another rule for which ranks may go on, the same on all ranks.
+func (c *Communicator) ShrinkWith(ctx context.Context, quorum Quorum, without ...int) (*Communicator, []int, error) {
 	e := c.origin.endpoint
+	if quorum < 0 {
+		return nil, nil, e.in("shrink", fault.New(fault.Invalid, "a quorum of %d ranks", int(quorum)))
+	}
 	for _, rank := range without {
 		if rank < 0 || rank >= e.cfg.Size || rank == e.cfg.Rank {
 			return nil, nil, e.in("shrink", fault.New(fault.Invalid,
 				"rank %d cannot be left out by rank %d of %d", rank, e.cfg.Rank, e.cfg.Size))
 		}
 	}
-	s, err := c.settling(without)
+	s, err := c.settling(quorum, without)
 	if err != nil {
 		return nil, nil, e.in("shrink", err)
 	}
@@ -60,8 +75,14 @@ func (c *Communicator) Shrink(ctx context.Context, without ...int) (*Communicato
 }
 
 // settling begins a call of Shrink, or goes on with one.
-func (c *Communicator) settling(without []int) (*settling, error) {
+func (c *Communicator) settling(quorum Quorum, without []int) (*settling, error) {
 	o := c.origin
+	var other *settling
+	defer func() {
+		if other != nil {
+			other.end()
+		}
+	}()
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	if !c.node.comms[c] {
@@ -70,14 +91,20 @@ func (c *Communicator) settling(without []int) (*settling, error) {
 	if o.shrinking {
 		return nil, fault.New(fault.Invalid, "another thread is in shrink of this group")
 	}
+	if o.leftOut != nil {
+		return nil, o.leftOut
+	}
 	s := o.unended
+	if s != nil && s.quorum != quorum { // its messages say another one
+		other, s = s, nil
+	}
 	if s == nil {
 		peers, err := o.endpoint.parse(o.addresses)
 		if err != nil {
 			return nil, err
 		}
 		o.shrinks++
-		s = c.newSettling(peers, without, o.shrinks)
+		s = c.newSettling(peers, quorum, without, o.shrinks)
 		s.connect()
 	}
 	s.leaveOut(without)
@@ -90,6 +117,7 @@ func (c *Communicator) settled(s *settling, keep bool) {
 	o := c.origin
 	c.node.mu.Lock()
 	o.shrinking = false
+	o.silent, o.leftOut = s.silent, s.leftOut()
 	if keep = keep && c.node.comms[c]; keep {
 		o.unended = s
 	}
@@ -106,14 +134,19 @@ type settling struct {
 	peers   []address
 	session [16]byte
 	key     [32]byte
+	quorum  Quorum
 	without map[int]bool
 	gave    error // why this rank gives up
 
 	machine *agree.Machine // of the agreement under way
-	dead    []bool         // by peer: the machine knows
+	gone    []bool         // by peer: the machine knows
 	number  int            // of the agreement, from 1
 	lost    []int          // as the last one has settled
+	dead    []int          // of the lost, likewise
 	veto    bool           // one of the others has not joined the new group
+	silent  []int          // see origin
+	agreed  bool           // all of this part give up
+	warned  bool           // of ranks that do not take part
 	said    [][]byte
 	heard   [][]letter // by peer: what belongs to later agreements
 
@@ -121,12 +154,13 @@ type settling struct {
 	links  []transport.Link
 	inbox  []letter
 	failed []*fault.Error // by peer: it is lost
-	broken error          // this rank cannot go on
+	proven []bool         // by peer: it is dead
+	broken *fault.Error   // this rank cannot go on
 	saidTo []int          // by peer: how much of said
 	over   bool
 	wake   chan struct{} // holds one token after a change
 	making sync.WaitGroup
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 }
 
 // letter is a message of a peer.
@@ -138,15 +172,16 @@ type letter struct {
 // envelope is a message as it is sent.
 type envelope struct {
 	Number int             `json:"number"`
+	Quorum Quorum          `json:"quorum,omitempty"`
 	What   json.RawMessage `json:"what"`
 }
 
-func (c *Communicator) newSettling(peers []address, without []int, call int) *settling {
+func (c *Communicator) newSettling(peers []address, quorum Quorum, without []int, call int) *settling {
 	o, n := c.origin, len(c.origin.addresses)
 	id, key := sessionOf(o.addresses)
-	s := &settling{c: c, peers: peers, key: key, without: map[int]bool{}, heard: make([][]letter, n),
-		links: make([]transport.Link, n), failed: make([]*fault.Error, n), saidTo: make([]int, n),
-		wake: make(chan struct{}, 1)}
+	s := &settling{c: c, peers: peers, key: key, quorum: quorum, without: map[int]bool{}, heard: make([][]letter, n),
+		links: make([]transport.Link, n), failed: make([]*fault.Error, n), proven: make([]bool, n),
+		saidTo: make([]int, n), silent: o.silent, wake: make(chan struct{}, 1)}
 	sum := sha256.Sum256(fmt.Appendf(id[:], "shrink %d", call))
 	copy(s.session[:], sum[:])
 	for _, rank := range without {
@@ -174,6 +209,9 @@ func (s *settling) run(ctx context.Context) (*Communicator, []int, error) {
 		return nil, nil, err
 	}
 	for {
+		if err := s.mayGoOn(ctx); err != nil {
+			return nil, nil, err
+		}
 		settled := s.lost
 		members, next, wrong := s.join(ctx)
 		err := s.settle(ctx, wrong != nil)
@@ -192,14 +230,15 @@ func (s *settling) run(ctx context.Context) (*Communicator, []int, error) {
 	}
 }
 
-// connect makes the links to all ranks that are not left out.
+// connect makes the links to all ranks. To those that are left out nothing is said but that, in the
+// end.
 func (s *settling) connect() {
 	o := s.c.origin
 	self := o.endpoint.cfg.Rank
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	for peer, fabric := range o.fabrics {
-		if fabric == nil || s.without[peer] {
+		if fabric == nil {
 			continue
 		}
 		s.making.Go(func() {
@@ -216,9 +255,12 @@ func (s *settling) connect() {
 				s.links[peer] = link
 			case ctx.Err() != nil: // it is over
 			case errors.As(err, &f) && (f.Code == fault.PeerLost || f.Code == fault.PeerLeft):
-				s.failed[peer] = f
+				s.lose(peer, f)
+			case s.without[peer]:
+			case errors.As(err, &f):
+				s.broken = f
 			default:
-				s.broken = err
+				s.broken = fault.Wrap(fault.System, err, "connecting with rank %d", peer)
 			}
 			s.stir()
 		})
@@ -237,6 +279,10 @@ func (s *settling) hear(peer int, message []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e.Quorum != s.quorum && s.broken == nil && !s.without[peer] {
+		s.broken = fault.Peer(fault.Mismatch, peer, "quorum: %v here, %v at rank %d; all ranks need the same",
+			s.quorum, e.Quorum, peer)
+	}
 	if len(s.inbox) < 64*len(s.links) { // more than any agreement has
 		s.inbox = append(s.inbox, letter{peer, e.Number, what})
 	}
@@ -256,12 +302,14 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 	self := s.c.origin.endpoint.cfg.Rank
 	if s.machine == nil {
 		s.number++
-		s.machine, s.dead = agree.New(self, len(s.links), s.lost, veto), make([]bool, len(s.links))
+		s.machine, s.gone = agree.New(self, len(s.links), s.lost, s.deadOf(s.lost), veto), make([]bool, len(s.links))
 		s.say(s.machine.Begin())
 	}
 	m := s.machine
 	tick := time.NewTicker(2 * time.Millisecond) // no event comes of the death of a peer
 	defer tick.Stop()
+	late := time.NewTimer(lateSpan)
+	defer late.Stop()
 	for {
 		for peer, letters := range s.letters() {
 			for len(letters) > 0 && letters[0].number <= s.number {
@@ -277,14 +325,14 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 			return broken
 		}
 		for peer, failed := range lost {
-			if failed && !s.dead[peer] && len(s.heard[peer]) == 0 {
-				s.dead[peer] = true
-				s.say(m.Died(peer))
+			if failed && !s.gone[peer] && len(s.heard[peer]) == 0 {
+				s.gone[peer] = true
+				s.say(m.Gone(peer, s.isDead(peer)))
 			}
 		}
-		if all, veto, settled := m.Decided(); settled {
-			s.lost, s.veto, s.machine = all, veto, nil
-			if slices.Contains(all, self) {
+		if settled := m.Decided(); settled != nil {
+			s.lost, s.dead, s.veto, s.machine = settled.Lost, settled.Dead, settled.Veto, nil
+			if slices.Contains(s.lost, self) {
 				return fault.New(fault.PeerLost,
 					"the others count this rank (%d) among the lost: the path to one of them is broken", self)
 			}
@@ -293,10 +341,15 @@ func (s *settling) settle(ctx context.Context, veto bool) error {
 		select {
 		case <-s.wake:
 		case <-tick.C:
+		case <-late.C:
+			if !s.warned {
+				s.warned = true
+				s.c.origin.endpoint.log("WARN", "shrink has waited for %v: %s", lateSpan, s.missing(m.Awaited()))
+			}
 		case <-ctx.Done():
 			missing := m.Awaited()
 			return &fault.Error{Code: fault.Timeout, Peer: missing[0], Ranks: missing, Cause: context.Cause(ctx),
-				Text: fmt.Sprintf("ranks %v neither take part in shrink nor have died", missing)}
+				Text: s.missing(missing)}
 		}
 		for _, fabric := range s.c.origin.endpoint.fabrics {
 			if p, ok := fabric.(transport.Poller); ok {
@@ -320,7 +373,7 @@ func (s *settling) letters() [][]letter {
 
 // failures returns which peers are lost, and why this rank cannot go on, if so. A link that reports
 // it brings no more messages; one that the peer has left in order, after it was done, does.
-func (s *settling) failures() (lost []bool, broken error) {
+func (s *settling) failures() (lost []bool, broken *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lost = make([]bool, len(s.links))
@@ -328,7 +381,7 @@ func (s *settling) failures() (lost []bool, broken error) {
 		if link != nil && s.failed[peer] == nil {
 			f := &fault.Error{}
 			if err := link.Err(); errors.As(err, &f) && (f.Code != fault.PeerLeft || len(f.Left) > 0) {
-				s.failed[peer] = f
+				s.lose(peer, f)
 			}
 		}
 		lost[peer] = s.failed[peer] != nil && len(s.inbox) == 0
@@ -339,7 +392,7 @@ func (s *settling) failures() (lost []bool, broken error) {
 // say tells all peers.
 func (s *settling) say(messages []*agree.Message) {
 	for _, each := range messages {
-		text, _ := json.Marshal(envelope{s.number, each.Encode()})
+		text, _ := json.Marshal(envelope{s.number, s.quorum, each.Encode()})
 		s.said = append(s.said, text)
 	}
 	s.flush()
@@ -351,10 +404,10 @@ func (s *settling) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for peer, link := range s.links {
-		if path, onUse := link.(transport.Opener); onUse && !path.Open() {
+		if link == nil || !link.Open() {
 			continue
 		}
-		for link != nil && s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
+		for !s.without[peer] && s.saidTo[peer] < len(s.said) && link.Tell(s.said[s.saidTo[peer]]) {
 			s.saidTo[peer]++
 		}
 	}
@@ -376,8 +429,44 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 	e.cfg.Rank, e.cfg.Size = slices.Index(members, e.cfg.Rank), len(members)
 	e.cfg.Share, e.cfg.Note = nil, nil // the descriptors may be closed by now
 	e.address = addresses[e.cfg.Rank]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	joined := make(chan struct{})
+	watching.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-joined:
+				return
+			case <-tick.C:
+				if lost := s.lostOf(members); lost != nil {
+					cancel(lost)
+				}
+			}
+		}
+	})
 	next, err = e.Join(ctx, addresses)
+	close(joined)
+	watching.Wait()
+	if f := (*fault.Error)(nil); err != nil && errors.As(context.Cause(ctx), &f) {
+		err = f
+	}
 	return members, next, err
+}
+
+// lostOf returns why one of the ranks that join is lost by now, or has given up, or nil.
+func (s *settling) lostOf(members []int) *fault.Error {
+	_, broken := s.failures()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rank := range members {
+		if broken == nil {
+			broken = s.failed[rank]
+		}
+	}
+	return broken
 }
 
 // remaining returns the addresses of the members of a smaller group, for one attempt to join it.
@@ -385,7 +474,7 @@ func (s *settling) join(ctx context.Context) (members []int, next *Communicator,
 func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	for rank, member := range members {
 		a := s.peers[member]
-		a.Rank, a.Size, a.Shares = rank, len(members), false
+		a.Number, a.Size, a.Shares = rank, len(members), false
 		nonce := sha256.Sum256(fmt.Append(nil, a.Nonce, members, s.number))
 		a.Nonce = hex.EncodeToString(nonce[:16])
 		text, err := json.Marshal(a)
@@ -397,20 +486,32 @@ func (s *settling) remaining(members []int) (addresses [][]byte, err error) {
 	return addresses, nil
 }
 
-// end closes the links. Where this rank gives up, the others are told, and go on without it.
+// end closes the links. Where this rank gives up, the others are told, and go on without it. Where
+// it goes on, those that were left out are told, also those that come later.
 func (s *settling) end() {
-	s.cancel()
+	self := s.c.origin.endpoint.cfg.Rank
+	var why, toLost []byte
+	switch f := (&fault.Error{}); {
+	case s.gave == nil:
+		toLost = farewell(len(s.links), s.lost)
+	case errors.As(s.gave, &f):
+		why = f.Report(self)
+		toLost = why
+	}
+	if s.agreed { // the others know, by messages that may arrive later than this would
+		why = nil
+	}
+	s.cancel(&transport.GivenUp{Why: toLost}) // ends the attempts to connect with ranks that have not come
 	s.mu.Lock()
 	s.over = true
-	for _, link := range s.links {
-		if link == nil {
-			continue
+	for peer, link := range s.links {
+		switch {
+		case link == nil:
+		case slices.Contains(s.lost, peer):
+			link.Leave(toLost)
+		default:
+			link.Leave(why)
 		}
-		var why []byte
-		if f := (&fault.Error{}); errors.As(s.gave, &f) {
-			why = f.Report(s.c.origin.endpoint.cfg.Rank)
-		}
-		link.Leave(why)
 	}
 	s.mu.Unlock()
 	s.making.Wait()

@@ -38,13 +38,13 @@ type shrunk struct {
 func shrinkChild(words []string) error {
 	rank, _ := strconv.Atoi(words[2])
 	size, _ := strconv.Atoi(words[3])
-	node, err := ccl.NewNode(ccl.Options{})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	endpoint, err := node.Open(ccl.Config{Name: "eight", Rank: rank, Size: size, Timeout: time.Minute,
-		Options: ccl.Options{Transport: words[1]}})
+		Options: ccl.GroupOptions{Transport: words[1]}})
 	if err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func TestShrinkOfAHealthyGroup(t *testing.T) {
 	const ranks, out = 4, 1
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			opts := ccl.Options{Transport: transport}
-			comms := join(t, nodes(t, ranks, opts), opts, "four")
+			opts := ccl.GroupOptions{Transport: transport}
+			comms := join(t, nodesFor(t, ranks, opts.Transport), opts, "four")
 			ctx, cancel := context.WithTimeout(background, deadline)
 			defer cancel()
 			each(t, ranks, func(rank int) error {
@@ -241,8 +241,8 @@ func TestShrinkIsCalledAgain(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp"} {
 		for _, without := range [][]int{nil, {late}} {
 			t.Run(fmt.Sprintf("%s/%v", transport, without), func(t *testing.T) {
-				opts := ccl.Options{Transport: transport}
-				comms := join(t, nodes(t, ranks, opts), opts, "four")
+				opts := ccl.GroupOptions{Transport: transport}
+				comms := join(t, nodesFor(t, ranks, opts.Transport), opts, "four")
 				ctx, cancel := context.WithTimeout(background, deadline)
 				defer cancel()
 				each(t, ranks, func(rank int) error {
@@ -281,8 +281,8 @@ func TestShrinkEndsWithTheGroup(t *testing.T) {
 	const ranks, leaves = 3, 0
 	for _, transport := range []string{"shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			opts := ccl.Options{Transport: transport}
-			comms := join(t, nodes(t, ranks, opts), opts, "three")
+			opts := ccl.GroupOptions{Transport: transport}
+			comms := join(t, nodesFor(t, ranks, opts.Transport), opts, "three")
 			ctx, cancel := context.WithTimeout(background, deadline)
 			defer cancel()
 			short, stop := context.WithTimeout(background, 20*time.Millisecond)

@@ -1,7 +1,10 @@
 package ccl_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/park"
@@ -14,11 +17,16 @@ func TestSpin(t *testing.T) {
 		counts = []int{0, 3000}
 	}
 	defer park.SetSpin(-1)
-	for _, spin := range []string{"0", "300", ""} {
-		t.Run("spin="+spin, func(t *testing.T) {
+	for _, spin := range []time.Duration{-1, 300 * time.Microsecond, 0} {
+		t.Run(fmt.Sprint("spin=", spin), func(t *testing.T) {
 			park.SetSpin(-1)
 			for _, transport := range []string{"inproc", "shm"} {
-				comms := group(t, transport, 3, ccl.Options{Spin: spin})
+				all := nodes(t, 3, ccl.NodeOptions{Spin: spin})
+				opts := ccl.GroupOptions{Transport: transport}
+				if transport == "inproc" {
+					all, opts.Transport = slices.Repeat(all[:1], 3), "auto"
+				}
+				comms := join(t, all, opts, "test")
 				each(t, 3, func(rank int) error {
 					for root, n := range counts {
 						if err := oneOfEach(comms[rank], n, root); err != nil {
@@ -31,8 +39,8 @@ func TestSpin(t *testing.T) {
 		})
 	}
 	before := park.LocalRanks()
-	all := nodes(t, 2, ccl.Options{Transport: "shm"})
-	comms := join(t, all, ccl.Options{Transport: "shm"}, "test")
+	all := nodesFor(t, 2, "shm")
+	comms := join(t, all, ccl.GroupOptions{Transport: "shm"}, "test")
 	if got := park.LocalRanks(); got != before+2 {
 		t.Errorf("%d ranks share the host, want %d", got, before+2)
 	}

@@ -13,11 +13,11 @@ import (
 func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			opts := ccl.Options{}
+			opts := ccl.GroupOptions{}
 			if transport != "inproc" {
 				opts.Transport = transport
 			}
-			members := nodes(t, 2, opts)
+			members := nodesFor(t, 2, opts.Transport)
 			if transport == "inproc" {
 				members[1] = members[0]
 			}
@@ -57,10 +57,10 @@ func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 // Sixteen threads wait on sixteen groups while a seventeenth calls: the call must not wait for
 // them.
 func TestManyWaiters(t *testing.T) {
-	members := nodes(t, 2, ccl.Options{Transport: "shm"})
+	members := nodesFor(t, 2, "shm")
 	var groups [17][]*ccl.Communicator
 	for i := range groups {
-		groups[i] = join(t, members, ccl.Options{Transport: "shm"}, fmt.Sprint("g", i))
+		groups[i] = join(t, members, ccl.GroupOptions{Transport: "shm"}, fmt.Sprint("g", i))
 	}
 	release := make(chan struct{})
 	done := make(chan error, 32)
@@ -97,7 +97,7 @@ func TestManyWaiters(t *testing.T) {
 func TestNobodyWaits(t *testing.T) {
 	for _, transport := range allTransports {
 		t.Run(transport, func(t *testing.T) {
-			comms := group(t, transport, 2, ccl.Options{})
+			comms := group(t, transport, 2, ccl.GroupOptions{})
 			each(t, 2, func(rank int) error {
 				x := input(rank, 50_000, 0)
 				work, err := comms[rank].Start(allReduceCall(x))

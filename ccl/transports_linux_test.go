@@ -58,7 +58,7 @@ func TestConnectsOnUse(t *testing.T) {
 		require.Eventually(t, func() bool { return socketsNow(t).ends-before.ends == 2*2*connections },
 			10*time.Second, time.Millisecond, which)
 	}
-	comms := join(t, nodes(t, ranks, ccl.Options{Transport: "tcp"}), ccl.Options{Transport: "tcp"}, "sparse")
+	comms := join(t, nodesFor(t, ranks, "tcp"), ccl.GroupOptions{Transport: "tcp"}, "sparse")
 	connected(ranks, "each rank and the next one")
 	got := make([]float32, 3)
 	each(t, ranks, func(rank int) error {
@@ -92,8 +92,8 @@ func TestTransportsAsAsked(t *testing.T) {
 	} {
 		t.Run(tt.transport, func(t *testing.T) {
 			before := socketsNow(t)
-			opts := ccl.Options{Transport: tt.transport}
-			all := nodes(t, 2, opts)
+			opts := ccl.GroupOptions{Transport: tt.transport}
+			all := nodesFor(t, 2, opts.Transport)
 			require.Equal(t, before, socketsNow(t), "nobody has asked for a transport yet")
 			checkGroup(t, join(t, all, opts, "only"))
 			now := socketsNow(t)
@@ -135,10 +135,10 @@ func checkGroup(t *testing.T, comms []*ccl.Communicator) {
 func TestLaterGroupByAnotherTransport(t *testing.T) {
 	for _, order := range [][]string{{"shm", "tcp", "auto"}, {"tcp", "shm", "auto"}, {"auto", "shm", "tcp"}} {
 		t.Run(strings.Join(order, " "), func(t *testing.T) {
-			all := nodes(t, 2, ccl.Options{Transport: order[0]})
+			all := nodesFor(t, 2, order[0])
 			var groups [][]*ccl.Communicator
 			for _, transport := range order {
-				groups = append(groups, join(t, all, ccl.Options{Transport: transport}, transport))
+				groups = append(groups, join(t, all, ccl.GroupOptions{Transport: transport}, transport))
 			}
 			for _, comms := range groups {
 				checkGroup(t, comms)
@@ -172,18 +172,19 @@ func TestWithoutInterfaces(t *testing.T) {
 		return
 	}
 	for _, transport := range []string{"shm", "auto"} {
-		t.Run(transport, func(t *testing.T) { checkGroup(t, group(t, transport, 3, ccl.Options{})) })
+		t.Run(transport, func(t *testing.T) { checkGroup(t, group(t, transport, 3, ccl.GroupOptions{})) })
 	}
 	const nothing = "no network interface of this host is up and has an address"
 	t.Run("tcp", func(t *testing.T) {
-		_, err := nodes(t, 1, ccl.Options{})[0].Open(ccl.Config{Size: 2, Options: ccl.Options{Transport: "tcp"}})
+		node := nodes(t, 1, ccl.NodeOptions{})[0]
+		_, err := node.Open(ccl.Config{Size: 2, Options: ccl.GroupOptions{Transport: "tcp"}})
 		require.ErrorIs(t, err, ccl.NotSupported)
 		require.ErrorContains(t, err, nothing)
 	})
 	t.Run("another host", func(t *testing.T) {
 		var endpoints []*ccl.Endpoint
 		var addresses [][]byte
-		for rank, node := range nodes(t, 2, ccl.Options{}) {
+		for rank, node := range nodes(t, 2, ccl.NodeOptions{}) {
 			endpoint, err := node.Open(ccl.Config{Rank: rank, Size: 2})
 			require.NoError(t, err)
 			var address map[string]any

@@ -19,8 +19,8 @@ func secretFile(t *testing.T, text string, mode os.FileMode) string {
 
 // TestTrust makes a group by TCP with TLS and a secret.
 func TestTrust(t *testing.T) {
-	opts := ccl.Options{Transport: "tcp", TLS: true, SecretFile: secretFile(t, "sixteen bytes or more\n", 0o600)}
-	all := nodes(t, 3, opts)
+	opts := ccl.GroupOptions{Transport: "tcp", TLS: true}
+	all := nodes(t, 3, ccl.NodeOptions{SecretFile: secretFile(t, "sixteen bytes or more\n", 0o600)})
 	checkGroup(t, join(t, all, opts, "trusted"))
 	opts.TLS = false
 	_, err := all[0].Open(ccl.Config{Name: "plain", Size: 3, Options: opts})
@@ -36,8 +36,8 @@ func TestSecretFile(t *testing.T) {
 	} {
 		// Shared memory needs no secret, but a group that might use TCP must not go on without.
 		for _, by := range []string{"tcp", "auto"} {
-			opts := ccl.Options{Transport: by, SecretFile: tt.file}
-			_, err := nodes(t, 1, opts)[0].Open(ccl.Config{Name: "g", Size: 1, Options: opts})
+			node := nodes(t, 1, ccl.NodeOptions{SecretFile: tt.file})[0]
+			_, err := node.Open(ccl.Config{Name: "g", Size: 1, Options: ccl.GroupOptions{Transport: by}})
 			require.ErrorContains(t, err, tt.want)
 		}
 	}

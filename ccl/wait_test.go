@@ -35,7 +35,7 @@ func TestAnOperationOutlastsAWait(t *testing.T) {
 			"send":       {dtype.Send, dtype.Recv},
 		} {
 			t.Run(transport+"/"+name, func(t *testing.T) {
-				comms := group(t, transport, 2, ccl.Options{})
+				comms := group(t, transport, 2, ccl.GroupOptions{})
 				memory := [2][]float32{make([]float32, 100_000), make([]float32, 100_000)}
 				memory[0][99_999], memory[1][99_999] = 1, 2
 				want := [2]float32{3, 3}

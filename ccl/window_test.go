@@ -21,7 +21,7 @@ const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=wind
 // all sizes, including those of several pieces, and random sequences with several operations in
 // flight. The memory of the windows must come back.
 func TestOverWindows(t *testing.T) {
-	opts := ccl.Options{Algo: overWindows}
+	opts := ccl.GroupOptions{Algo: overWindows}
 	counts, sizes := []int{0, 1, 7, 1000, 40_000, 600_001}, []int{1, 2, 3, 4}
 	if testing.Short() {
 		counts, sizes = []int{0, 7, 300_001}, []int{3}
@@ -46,14 +46,14 @@ func TestOverWindows(t *testing.T) {
 		}
 	}
 	t.Run("memory", func(t *testing.T) {
-		all := nodes(t, 2, ccl.Options{Transport: "shm"})
-		open := func(opts ccl.Options) {
+		all := nodesFor(t, 2, "shm")
+		open := func(opts ccl.GroupOptions) {
 			opts.Transport = "shm"
 			for _, c := range join(t, all, opts, "test") {
 				c.Close()
 			}
 		}
-		open(ccl.Options{}) // connections and pools stay
+		open(ccl.GroupOptions{}) // connections and pools stay
 		before := mem.InUse()
 		for range 3 {
 			open(opts)
@@ -64,7 +64,7 @@ func TestOverWindows(t *testing.T) {
 
 // Ranks that share no memory must all refuse such an algorithm, and go on.
 func TestOverWindowsWithoutMemory(t *testing.T) {
-	comms := group(t, "tcp", 2, ccl.Options{Algo: overWindows})
+	comms := group(t, "tcp", 2, ccl.GroupOptions{Algo: overWindows})
 	each(t, 2, func(rank int) error {
 		x := make([]float32, 9)
 		err := ccl.AllReduce(background, comms[rank], x, x, ccl.Sum)
@@ -103,7 +103,7 @@ func TestOwnPlanNeeds(t *testing.T) {
 	for _, p := range []*plan.Plan{wide, peek} {
 		for _, transport := range allTransports {
 			t.Run(p.Name+"/"+transport, func(t *testing.T) {
-				comms := group(t, transport, 2, ccl.Options{Plan: planFile(t, p.Text())})
+				comms := group(t, transport, 2, ccl.GroupOptions{Plan: planFile(t, p.Text())})
 				each(t, 2, func(rank int) error {
 					for _, n := range []int{1, 1000, 70_001} {
 						x, out := input(rank, n, 0), make([]float32, n)

@@ -11,14 +11,14 @@ import (
 // The windows of many groups must stay within the budget of the process: they become smaller, then
 // groups have none. When groups end there is room again.
 func TestWindowBudget(t *testing.T) {
-	node, err := NewNode(Options{})
+	node, err := NewNode(NodeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer node.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	join := func(name string, opts Options) []*Communicator {
+	join := func(name string, opts GroupOptions) []*Communicator {
 		var endpoints [3]*Endpoint
 		var addresses [][]byte
 		for rank := range endpoints {
@@ -72,7 +72,7 @@ func TestWindowBudget(t *testing.T) {
 	var all [][]*Communicator
 	before := node.windows.Load()
 	for i := range 40 {
-		all = append(all, join(fmt.Sprint(i), Options{}))
+		all = append(all, join(fmt.Sprint(i), GroupOptions{}))
 		if used := node.windows.Load(); used > windowBudget {
 			t.Fatalf("%d groups have %d bytes of windows, the budget is %d", i+1, used, windowBudget)
 		}
@@ -82,7 +82,7 @@ func TestWindowBudget(t *testing.T) {
 	}
 	sum(all[0])
 	sum(all[39])
-	asked := join("asked", Options{Algo: "all_reduce=two_shot_window"}) // has windows nevertheless
+	asked := join("asked", GroupOptions{Algo: "all_reduce=two_shot_window"}) // has windows nevertheless
 	sum(asked)
 	for _, comms := range append(all, asked) {
 		for _, c := range comms {

@@ -129,13 +129,13 @@ type device struct {
 
 // retain takes hold of the device, so that it is known before anybody waits for this rank whether
 // that works.
-func (p *place) retain(n *ccl.Node, opts ccl.Options, ranks int) (d device, err error) {
+func (p *place) retain(n *ccl.Node, opts *ccl.Options, ranks int) (d device, err error) {
 	if d.context, err = p.driver.Retain(p.index); err != nil {
 		return device{}, err
 	}
-	if d.window, err = ccl.NewDeviceWindow(d.context, opts, ranks); err == nil && d.window != nil {
+	if d.window, err = ccl.NewDeviceWindow(d.context, opts.GroupOptions, ranks); err == nil && d.window != nil {
 		var arena *ccl.DeviceArena
-		if arena, err = p.openArena(n, opts); err == nil {
+		if arena, err = p.openArena(n, &opts.NodeOptions); err == nil {
 			err = d.window.Lend(arena)
 		}
 	}

@@ -22,14 +22,15 @@ func OpenArena(options, device string) (bytes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	arena, err := openArena(opts, device)
+	arena, err := openArena(&opts.NodeOptions, device)
 	if err != nil {
 		return 0, err
 	}
 	return arena.Bytes(), nil
 }
 
-func openArena(opts ccl.Options, device string) (*ccl.DeviceArena, error) {
+// openArena is OpenArena for options that have been parsed; nil is for those of the Node.
+func openArena(opts *ccl.NodeOptions, device string) (*ccl.DeviceArena, error) {
 	where, err := placeOf(device)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,11 @@ func openArena(opts ccl.Options, device string) (*ccl.DeviceArena, error) {
 	if where == nil {
 		return nil, fault.New(fault.Invalid, "a device has no name")
 	}
-	n, err := node(opts)
+	var ofNode ccl.NodeOptions
+	if opts != nil {
+		ofNode = *opts
+	}
+	n, err := node(ofNode)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +55,7 @@ func openArena(opts ccl.Options, device string) (*ccl.DeviceArena, error) {
 }
 
 // openArena returns the registered memory of the device, or nil if the options ask for none.
-func (p *place) openArena(n *ccl.Node, opts ccl.Options) (*ccl.DeviceArena, error) {
+func (p *place) openArena(n *ccl.Node, opts *ccl.NodeOptions) (*ccl.DeviceArena, error) {
 	arena, err := n.DeviceArena(p.driver, p.index, opts)
 	if err != nil || arena == nil {
 		return nil, err
@@ -72,11 +77,8 @@ func arenaOf(device int) *ccl.DeviceArena {
 func AllocOn(device, bytes int) (cuda.Ptr, error) {
 	arena := arenaOf(device)
 	if arena == nil {
-		process.Lock()
-		opts := process.opts
-		process.Unlock()
 		var err error
-		if arena, err = openArena(opts, fmt.Sprint("cuda:", device)); err != nil {
+		if arena, err = openArena(nil, fmt.Sprint("cuda:", device)); err != nil {
 			return 0, err
 		}
 	}

@@ -429,7 +429,7 @@ func TestDevicesOfOneMachine(t *testing.T) {
 	left := []*Group{groups[0].Empty(forever), groups[2].Empty(forever)}
 	require.NoError(t, groups[1].Close())
 	for _, err := range each(t, left, []int{0, 1}, func(g *Group) error {
-		return g.ShrinkFrom(groups[2*slices.Index(left, g)], []int{1})
+		return g.ShrinkFrom(groups[2*slices.Index(left, g)], ccl.Majority, []int{1})
 	}) {
 		require.NoError(t, err)
 	}
@@ -535,7 +535,7 @@ func TestDeviceShrinkAndBecome(t *testing.T) {
 	errs := make([]error, 3)
 	var all sync.WaitGroup
 	for _, i := range []int{0, 2} {
-		all.Go(func() { errs[i] = smaller[i].ShrinkFrom(ranks[i].Group, []int{1}) })
+		all.Go(func() { errs[i] = smaller[i].ShrinkFrom(ranks[i].Group, ccl.Majority, []int{1}) })
 	}
 	all.Wait()
 	for _, i := range []int{0, 2} {

@@ -80,7 +80,7 @@ func open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := node(opts)
+	n, err := node(opts.NodeOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,10 @@ func open(cfg Config) (*Group, error) {
 		return g, nil
 	}
 	config := ccl.Config{Name: cfg.Name, Rank: cfg.Rank, Size: cfg.Size,
-		Timeout: cfg.Timeout, Options: opts, Client: cfg.Shim, Device: where != nil}
+		Timeout: cfg.Timeout, Options: opts.GroupOptions, Node: &opts.NodeOptions,
+		Client: cfg.Shim, Device: where != nil}
 	if where != nil {
-		if g.device, err = where.retain(n, opts, cfg.Size); err != nil {
+		if g.device, err = where.retain(n, &opts, cfg.Size); err != nil {
 			return nil, err
 		}
 		config.Bus = g.device.context.Info().Bus
@@ -145,16 +146,16 @@ func (g *Group) Join(addresses [][]byte) error {
 }
 
 // ShrinkFrom gives the group, which has no members yet, those ranks of another group that are left:
-// all but those listed, and those that have died. See ccl.Communicator.Shrink. Abort and Close end
-// it.
-func (g *Group) ShrinkFrom(from *Group, without []int) error {
+// all but those listed, and those that have died, if they are a quorum. See
+// ccl.Communicator.ShrinkWith. Abort and Close end it.
+func (g *Group) ShrinkFrom(from *Group, quorum ccl.Quorum, without []int) error {
 	comm := from.comm.Load()
 	if comm == nil {
 		return from.absent("shrink")
 	}
 	by := time.Now().Add(g.timeout)
 	return g.enter("shrink", from.member(), by, func(ctx context.Context) (*ccl.Communicator, []int, error) {
-		next, members, err := comm.Shrink(ctx, without...)
+		next, members, err := comm.ShrinkWith(ctx, quorum, without...)
 		if err == nil {
 			next.SetTimeout(g.timeout)
 		}

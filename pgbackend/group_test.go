@@ -284,7 +284,7 @@ func TestShrinkFrom(t *testing.T) {
 	for _, rank := range stay {
 		smaller[rank] = groups[rank].Empty(forever / 2)
 		require.ErrorIs(t, smaller[rank].Run(&ccl.Call{Coll: dtype.Barrier}), fault.Closed)
-		go func() { ended <- smaller[rank].ShrinkFrom(groups[rank], []int{1}) }()
+		go func() { ended <- smaller[rank].ShrinkFrom(groups[rank], ccl.Majority, []int{1}) }()
 	}
 	for range stay {
 		require.NoError(t, <-ended)
@@ -305,16 +305,16 @@ func TestShrinkFrom(t *testing.T) {
 		require.ErrorIs(t, err, fault.Invalid)
 		require.Empty(t, groups[rank].Members())
 	}
-	require.ErrorIs(t, smaller[0].ShrinkFrom(groups[0], nil), fault.Invalid) // it has members
+	require.ErrorIs(t, smaller[0].ShrinkFrom(groups[0], ccl.Majority, nil), fault.Invalid) // it has members
 	groups[0].Close()
-	require.ErrorIs(t, groups[0].Empty(forever).ShrinkFrom(groups[0], nil), fault.Closed)
+	require.ErrorIs(t, groups[0].Empty(forever).ShrinkFrom(groups[0], ccl.Majority, nil), fault.Closed)
 }
 
 // Abort ends a ShrinkFrom that waits for others, with the name of the former group.
 func TestAbortEndsShrinkFrom(t *testing.T) {
 	groups := world(t, 2, forever)
 	next, ended := groups[0].Empty(forever), make(chan error, 1)
-	go func() { ended <- next.ShrinkFrom(groups[0], nil) }()
+	go func() { ended <- next.ShrinkFrom(groups[0], ccl.Majority, nil) }()
 	for next.Abort("no") != nil { // until it runs
 		time.Sleep(time.Millisecond)
 	}

@@ -7,11 +7,10 @@ import (
 )
 
 // process is the Node of this process. The first group, or the first allocation of registered
-// memory, makes it with the process-wide part of its options; it is never replaced or closed.
+// memory, makes it with its options; it is never replaced or closed.
 var process struct {
 	sync.Mutex
 	node  *ccl.Node
-	opts  ccl.Options // that it was made with
 	track func(fd int, open bool)
 }
 
@@ -23,7 +22,8 @@ func TrackSockets(track func(fd int, open bool)) {
 	process.track = track
 }
 
-func node(opts ccl.Options) (*ccl.Node, error) {
+// node returns the Node of this process, and makes it with the options, if it is the first to ask.
+func node(opts ccl.NodeOptions) (*ccl.Node, error) {
 	process.Lock()
 	defer process.Unlock()
 	if process.node == nil {
@@ -32,7 +32,7 @@ func node(opts ccl.Options) (*ccl.Node, error) {
 			return nil, err
 		}
 		n.Track(process.track)
-		process.node, process.opts = n, opts
+		process.node = n
 		if !opts.NoTop {
 			serve(process.track)
 		}

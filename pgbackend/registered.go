@@ -15,7 +15,7 @@ func Alloc(options string, bytes int) (unsafe.Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := node(opts)
+	n, err := node(opts.NodeOptions)
 	if err != nil {
 		return nil, err
 	}

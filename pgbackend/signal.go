@@ -58,6 +58,9 @@ func (g *Group) RecordTo(path string) error {
 	}
 	if from != nil {
 		onSignal.watching = true
+		process.Lock()
+		process.node.Listens(g.options.RecordSignal)
+		process.Unlock()
 		go writeOnSignals(from, "SIG"+g.options.RecordSignal, os.Stderr)
 	}
 	return nil

@@ -5,6 +5,12 @@
 // another rank of that group and carries numbered Channels, each a bounded queue of fragments in
 // both directions.
 //
+// Every path has these three. Four more interfaces are optional, since only some paths do what they
+// are for: the events of a Poller come from the kernel, a Lender lends memory of the peer, and a
+// Registrar with its Gatherers sends from memory where it lies. What a fabric, a link or a channel
+// is, it stays: the executor asks once, when a group begins. What wraps a fabric is the same as
+// what it wraps (package faulty has the test).
+//
 // # Fragments
 //
 // The unit of transfer is a fragment: a Meta of 24 bytes and a payload. The sender asks for space
@@ -53,17 +59,18 @@
 //
 // # Windows
 //
-// Where ranks share memory, a link also lends the peer's window: memory that only its owner writes.
-// The executor decides what a window contains and when it may be read. Writes to a window become
-// visible before any fragment published after them, and before the value of any atomic word stored
-// in the window after them. Notify wakes a peer that waits for such a word.
+// Where ranks share memory (Fabric.SharesMemory), a link is a Lender: it lends the peer's window,
+// memory that only its owner writes. The executor decides what a window contains and when it may be
+// read. Writes to a window become visible before any fragment published after them, and before the
+// value of any atomic word stored in the window after them. Notify wakes a peer that waits for such
+// a word.
 //
-// A link may also lend the registered memory of the peer's process (Lender): caller buffers whose
+// A Lender also lends the registered memory of the peer's process (Arena): caller buffers whose
 // location the peer has announced.
 //
-// Memory of devices has descriptors that only a driver understands. Where ranks share memory, a
-// link brings the peer copies of them, with a note that says what they are (Session.Share, Sharer).
-// The transport neither reads nor maps what they stand for.
+// Memory of devices has descriptors that only a driver understands. A Lender brings copies of the
+// peer's, with a note that says what they are (Session.Share, Lender.Shared). The transport neither
+// reads nor maps what they stand for.
 //
 // # Threads
 //
@@ -82,9 +89,17 @@
 // # Paths on use
 //
 // A group of a thousand ranks needs few of its links. With Session.OnUse a fabric whose paths are
-// connections makes a path when a fragment is published, or a thread waits for one (Opener). A rank
-// that waits therefore has a path to the one that it waits for, and notices its death; ranks that
-// wait for nothing notice nothing.
+// connections makes a path when a fragment is published, or a thread waits for one (Link.Open). A
+// rank that waits therefore has a path to the one that it waits for, and notices its death; ranks
+// that wait for nothing notice nothing.
+//
+// # State
+//
+// Link.State says what a link knows of its path: whether it leads through a network, between which
+// addresses, how far the peer is, whether fragments take a detour, whether the peer's host is
+// silent. Of a path through memory there is nothing to say: its state is the zero value. The
+// executor asks when a link begins, when its path is made, and when a peer is lost, but not for
+// each fragment: a transport may ask the kernel.
 //
 // # Control messages
 //

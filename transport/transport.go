@@ -72,18 +72,25 @@ type Gatherer interface {
 type Link interface {
 	// Channel returns channel i, 0 ≤ i < Session.Channels: always the same value for the same i.
 	Channel(i int) Channel
-	// Window returns the peer's Session.Window for reading, in its entirety and as the peer sees
-	// it. It is nil if the peer gave none or the ranks share no memory, and is valid until Close.
-	Window() []byte
-	// Notify wakes the threads that sleep in the peer's process, after a change in this rank's
-	// window.
-	Notify()
+	// Open has the path made, if it is made on use (Session.OnUse), and reports whether it is there
+	// or has ended. It does not wait; the doorbell rings when either comes true. A thread that
+	// waits for something from the peer calls it whenever nothing has arrived, until it returns
+	// true.
+	Open() bool
+	// State returns what the link knows of its path. It allocates nothing while that stays as it
+	// is. Any thread may call it at any time.
+	State() LinkState
+	// Flushed reports whether everything published so far has left this process, or never will:
+	// fragments may stay for a while after their Commit and after Channel.Flush, which does not
+	// wait for them. Nor does Flushed.
+	Flushed() bool
 	// Tell queues a copy of a control message for the peer, and returns at once. It returns false
 	// if the message is longer than MaxControl, if too much is waiting for that process already, or
 	// if the link has ended. Any thread may call it at any time.
 	Tell(message []byte) bool
 	// Err returns nil while the path works, and afterwards the reason, for good, why it does not.
-	// It is cheap: the executor calls it whenever nothing arrives.
+	// It is cheap: the executor calls it whenever nothing arrives. It does not notice that the peer
+	// dies before there is a path (Open); what Connect would have reported is then reported here.
 	Err() error
 	// Close ends this side in order and ends an open series: published fragments still arrive, then
 	// the peer sees fault.PeerLeft. It does not wait for the peer. Memory lent by the link must not
@@ -92,6 +99,45 @@ type Link interface {
 	// Leave is Close, and tells the peer why: its link's Err is then a *fault.Error with why in
 	// Left. More than MaxWhy bytes are cut off.
 	Leave(why []byte) error
+}
+
+// LinkState is what a link knows of its path. The zero value is that of a path through memory.
+type LinkState struct {
+	// Network is set for good if the path leads through a network: a core of this process reads the
+	// fragments, and a path may be made on use. What follows is of such paths only.
+	Network bool
+	// From is the interface and address of this side, To the address of the other side; both are
+	// empty while there is no connection.
+	From, To string
+	// RoundTrip is the shortest time that a message and its answer have taken; 0 if it is not
+	// known.
+	RoundTrip time.Duration
+	// Detour is why fragments take another transport now than that of the Fabric; nil if they do
+	// not.
+	Detour error
+	// Silent means that the peer's host has not answered for a while, so that the path has broken,
+	// and no other one has been found yet.
+	Silent bool
+}
+
+// Lender is a Link of ranks that share memory: it lends what the peer has.
+type Lender interface {
+	// Window returns the peer's Session.Window for reading, in its entirety and as the peer sees
+	// it. It is nil if the peer gave none, and is valid until Close.
+	Window() []byte
+	// Notify wakes the threads that sleep in the peer's process, after a change in this rank's
+	// window.
+	Notify()
+	// Arena returns the registered memory of the peer's process, which gets this process's.
+	// Buffers whose position in it the peer has announced may be read. It is nil if either process
+	// has no arena, and is valid until Close.
+	Arena() []byte
+	// Shared returns the peer's Session.Note, and copies of the descriptors in its Session.Share,
+	// in their order and close-on-exec. The first call hands the descriptors to the caller, who
+	// closes them; later calls return the note only, as does a call after Close. Those that nobody
+	// has asked for are closed with the link. They may be descriptors of anything. Any thread may
+	// call it at any time.
+	Shared() (note []byte, descriptors []int)
 }
 
 // Session describes what a link is for. Both sides give the same ID and Channels, with Rank and
@@ -104,89 +150,26 @@ type Session struct {
 	Key      [32]byte // shared by the members of the group, to authenticate each other
 
 	// Window is the memory of this rank that the peer may read, nil for none. Both sides give
-	// windows of the same size, or none. The link of a fabric that shares no memory ignores it. It
-	// must not be released before Connect has returned.
+	// windows of the same size, or none. A link that is no Lender ignores it. It must not be
+	// released before Connect has returned.
 	Window *mem.Window
 
 	// Share has descriptors of memory, such as a device's, that the peer gets copies of, and Note
 	// what it has to know of them: the transport looks at neither. The sides may give different
 	// numbers of them and different notes, but both share something or neither does. The
-	// descriptors stay the caller's, and must be open until Connect has returned. The link of a
-	// fabric that shares no memory ignores both; any other one is a Sharer.
+	// descriptors stay the caller's, and must be open until Connect has returned. A link that is no
+	// Lender ignores both.
 	Share []int
 	Note  []byte
 
-	// OnUse allows Connect to return at once, without the peer; the link is then an Opener, if the
-	// fabric can do so. Both sides give the same. Where a link brings Share and Note, Connect waits
-	// for the peer all the same.
+	// OnUse allows Connect to return at once, without the peer: the path is made when it is needed,
+	// by its first fragment or by Link.Open, and costs nothing but memory until then. Both sides
+	// give the same. A fabric that shares memory ignores it.
 	OnUse bool
 
 	// Control handles the control messages of the peer; nil drops them. A goroutine of the fabric
 	// calls it: see the documentation of the package for what it may do.
 	Control func(message []byte)
-}
-
-// Flusher is a Link whose fragments stay in this process for a while after their Commit and after
-// Channel.Flush, which does not wait for them.
-type Flusher interface {
-	// Flushed reports whether everything published so far has left this process, or never will. It
-	// does not wait.
-	Flushed() bool
-}
-
-// Opener is a Link whose path is made when it is needed: by its first fragment, or by Open. Until
-// then it costs nothing but memory, and Err does not notice that the peer dies. What Connect would
-// have reported becomes the link's Err.
-type Opener interface {
-	// Open has the path made, unless it is there or has ended, and reports whether it is there or
-	// has ended. It does not wait; the doorbell rings when either comes true. A thread that waits
-	// for something from the peer calls it whenever nothing has arrived, until it returns true.
-	Open() bool
-}
-
-// Distant is a Link that knows how far away the peer is.
-type Distant interface {
-	// RoundTrip returns the shortest time that a message and its answer have taken; 0 if it is not
-	// known.
-	RoundTrip() time.Duration
-}
-
-// Wired is a Link over a network.
-type Wired interface {
-	// Wire returns the interface and address of this side, and the address of the other side; both
-	// are empty where there is no connection.
-	Wire() (from, to string)
-}
-
-// Detoured is a Link whose fragments may take another transport than that of its Fabric.
-type Detoured interface {
-	// Detour returns why they take another one now, and "" if they do not.
-	Detour() string
-}
-
-// Locator is a Fabric over a network.
-type Locator interface {
-	// Locate returns the IP addresses at which this process may reach the process with the given
-	// address, nearest first.
-	Locate(peer []byte) []netip.Addr
-}
-
-// Lender is a Link that also lends the registered memory of the peer's process, and this process's
-// to the peer.
-type Lender interface {
-	// Arena returns that memory. Buffers whose position in it the peer has announced may be read.
-	// It is nil if either process has no arena, and is valid until Close.
-	Arena() []byte
-}
-
-// Sharer is a Link that brings what the peer shares.
-type Sharer interface {
-	// Shared returns the peer's Session.Note, and copies of the descriptors in its Session.Share,
-	// in their order and close-on-exec. The first call hands the descriptors to the caller, who
-	// closes them; later calls return the note only, as does a call after Close. Those that nobody
-	// has asked for are closed with the link. They may be descriptors of anything. Any thread may
-	// call it at any time.
-	Shared() (note []byte, descriptors []int)
 }
 
 // Fabric is one kind of path of this process.
@@ -199,9 +182,12 @@ type Fabric interface {
 	// Reaches reports whether this fabric can join this process and the process with the given
 	// address. It is symmetric, pure and quick: both sides decide alike.
 	Reaches(peer []byte) bool
-	// SharesMemory reports whether the ranks that it joins can read each other's windows. Between
-	// processes the windows must then be shared segments.
+	// SharesMemory reports whether the ranks that it joins can read each other's windows: its links
+	// are Lenders. Between processes the windows must then be shared segments.
 	SharesMemory() bool
+	// Locate returns the IP addresses at which this process may reach the process with the given
+	// address, nearest first; none where the path leads through no network.
+	Locate(peer []byte) []netip.Addr
 	// Connect opens a link for one session. Both sides call it, in any order and concurrently with
 	// other calls. It returns when both have called it, or with an error that names what is missing
 	// when ctx ends first. With Session.OnUse it may return before. If ctx ends with a GivenUp as
@@ -220,13 +206,6 @@ type Registrar interface {
 	// Unpin ends the access to memory that Pin was given, and does nothing otherwise. After an
 	// error the memory may still be read: it must not be freed.
 	Unpin(memory []byte) error
-}
-
-// Silencer is implemented by links through networks.
-type Silencer interface {
-	// Silent reports whether the peer's host has not answered for a while, so that the path has
-	// broken, and no other one has been found yet.
-	Silent() bool
 }
 
 // Poller is implemented by a fabric whose events come from the kernel rather than from memory.

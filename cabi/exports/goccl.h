@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define GOCCL_ABI 4
+#define GOCCL_ABI 5
 
 /* Classes of failure; the numbers of ccl/fault. */
 typedef enum {
@@ -150,6 +150,63 @@ int goccl_group_open(const goccl_group_options* options, goccl_group* group, voi
  * that fails, the group has failed with this error for the other ranks, too. */
 int goccl_group_join(goccl_group group, const void* const* addresses, const size_t* lengths, int n, int64_t slice_ns,
                      goccl_work* work, goccl_error* error);
+
+/* A meeting is an attempt of a rank to get the addresses of all ranks, over records that all can read
+ * and write: values under keys, as torch's stores have them. The library says what is to be done with
+ * the records, and the caller does it: it calls goccl_meeting_step, does the request, and calls it again
+ * with what came of that, until the request is GOCCL_OVER. All ranks come to the same verdict: they have
+ * met, or the code and the error of goccl_meeting_step are the reason why there is no group. */
+typedef uint64_t goccl_meeting;
+
+typedef enum {
+  GOCCL_ADD = 1, /* add number to the counter of a key, which begins at 0; the answer's number is the sum */
+  GOCCL_SET,     /* write the value */
+  GOCCL_CHECK,   /* the answer's number is 1 if there are values under all keys, else 0 */
+  GOCCL_READ,    /* the answer has the values of all keys: they are there; of a counter, its digits */
+  GOCCL_SWAP,    /* write the value unless the key has one; the answer is the value that the key then has */
+  GOCCL_PAUSE,   /* wait number ns */
+  GOCCL_LOOK,    /* the answer has a text for each rank that is known to have died: its number, a space, and how */
+  GOCCL_OVER     /* nothing: the ranks have met */
+} goccl_meeting_op;
+
+typedef struct {
+  int32_t rank, size;
+  int32_t keeps_store; /* 1 if the records end with this process: it waits until others have read the verdict */
+  int64_t timeout_ns;
+  const char* name;             /* of the group, for messages */
+  const uint64_t* global_ranks; /* the ranks' numbers in the whole job, for messages */
+  size_t n_global_ranks;        /* 0 if they are the same */
+  const void* address;          /* as goccl_group_open wrote it */
+  size_t address_len;
+  const char* failed; /* why this rank cannot join; NULL if it can */
+} goccl_meeting_options;
+
+/* What is to be done next. The buffer has the keys, each with a line feed behind it, and then the value. */
+typedef struct {
+  int32_t op; /* goccl_meeting_op */
+  int64_t number;
+  size_t keys_len, value_len;
+} goccl_meeting_request;
+
+/* The size of a buffer that holds all requests of a group of so many ranks. */
+#define GOCCL_MEETING_BUFFER(ranks) (65536 + 192 * (size_t)(ranks))
+
+int goccl_meeting_open(const goccl_meeting_options* options, goccl_meeting* meeting, goccl_error* error);
+
+/* Takes what came of the last request, of which the first call has none, and writes the next one. */
+int goccl_meeting_step(goccl_meeting meeting, int64_t number, const void* const* values, const size_t* lengths,
+                       size_t n, goccl_meeting_request* request, void* buf, size_t cap, goccl_error* error);
+
+/* Gives the attempt up, in place of the next goccl_meeting_step: the others are told why. */
+int goccl_meeting_interrupt(goccl_meeting meeting, const char* why, goccl_meeting_request* request, void* buf,
+                            size_t cap, goccl_error* error);
+
+/* goccl_group_join with the addresses of the ranks that have met. */
+int goccl_meeting_join(goccl_meeting meeting, goccl_group group, int64_t slice_ns, goccl_work* work,
+                       goccl_error* error);
+
+/* Gives the handle back. */
+int goccl_meeting_free(goccl_meeting meeting);
 
 /* Runs one operation on the calling thread, to its end or for a slice. */
 int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl_work* work, goccl_error* error);
@@ -348,13 +405,18 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
 /* Makes a group of the ranks that are left of this one, in their order: without the n ranks listed, and
  * without those that have died, which the ranks settle among themselves. All that are left call it,
  * whether or not the group has failed; nothing but the addresses that they have joined with is needed.
+ * Ranks that are lost, or listed, and not known to be dead may live, and may do the same. With quorum 0
+ * only a majority of the ranks that may live goes on: more than half of them, or half with the lowest;
+ * with a larger number at least so many ranks, whatever others do. All give the same quorum. The others
+ * get GOCCL_PEER_LOST with the ranks that may have gone on, and GOCCL_PEER_LEFT with those that have, once
+ * that is known.
  * *next is set at once: a group without members, which gets them when the call ends, and which
  * goccl_group_abort ends the call with; after a failure, too, it must be given back with
  * goccl_group_free. timeout_ns is that of the call, whose error then names the ranks that have not
  * called it, and of the new group's operations. This group stays as it is; the new one is on the same
  * device, if any. */
-int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
-                       int64_t slice_ns, goccl_work* work, goccl_error* error);
+int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int32_t quorum, int64_t timeout_ns,
+                       goccl_group* next, int64_t slice_ns, goccl_work* work, goccl_error* error);
 
 /* Returns the ranks that the members of a group made by goccl_group_shrink had in the former group: *n of
  * them, written to ranks if cap are enough. *n is 0 for other groups. */

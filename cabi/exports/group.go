@@ -104,8 +104,8 @@ func goccl_go_group_join(group C.goccl_group, addresses *unsafe.Pointer, lengths
 }
 
 //export goccl_go_group_shrink
-func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, timeout C.int64_t,
-	next *C.goccl_group, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, quorum C.int32_t,
+	timeout C.int64_t, next *C.goccl_group, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
 	switch {
 	case next == nil:
@@ -127,7 +127,7 @@ func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, 
 	}
 	made := g.Empty(time.Duration(timeout))
 	*next = C.goccl_group(groups.put(made))
-	return inSlices(slice, work, record, func() error { return made.ShrinkFrom(g, excluded) })
+	return inSlices(slice, work, record, func() error { return made.ShrinkFrom(g, ccl.Quorum(quorum), excluded) })
 }
 
 //export goccl_go_group_members

@@ -78,6 +78,34 @@ int goccl_group_join(goccl_group group, const void* const* addresses, const size
   return goccl_go_group_join(group, (void**)addresses, (size_t*)lengths, n, slice_ns, work, error);
 }
 
+int goccl_meeting_open(const goccl_meeting_options* options, goccl_meeting* meeting, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_meeting_open((goccl_meeting_options*)options, meeting, error);
+}
+
+int goccl_meeting_step(goccl_meeting meeting, int64_t number, const void* const* values, const size_t* lengths,
+                       size_t n, goccl_meeting_request* request, void* buf, size_t cap, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_meeting_step(meeting, number, (void**)values, (size_t*)lengths, n, request, buf, cap, error);
+}
+
+int goccl_meeting_interrupt(goccl_meeting meeting, const char* why, goccl_meeting_request* request, void* buf,
+                            size_t cap, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_meeting_interrupt(meeting, (char*)why, request, buf, cap, error);
+}
+
+int goccl_meeting_join(goccl_meeting meeting, goccl_group group, int64_t slice_ns, goccl_work* work,
+                       goccl_error* error) {
+  GUARD(error);
+  return goccl_go_meeting_join(meeting, group, slice_ns, work, error);
+}
+
+int goccl_meeting_free(goccl_meeting meeting) {
+  GUARD(0);
+  return goccl_go_meeting_free(meeting);
+}
+
 int goccl_run(goccl_group group, const goccl_call* call, int64_t slice_ns, goccl_work* work, goccl_error* error) {
   GUARD(error);
   return goccl_go_run(group, (goccl_call*)call, slice_ns, work, error);
@@ -253,10 +281,10 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
   return goccl_go_group_lost(group, buf, cap, len, error);
 }
 
-int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int64_t timeout_ns, goccl_group* next,
-                       int64_t slice_ns, goccl_work* work, goccl_error* error) {
+int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int32_t quorum, int64_t timeout_ns,
+                       goccl_group* next, int64_t slice_ns, goccl_work* work, goccl_error* error) {
   GUARD(error);
-  return goccl_go_group_shrink(group, (int32_t*)without, n, timeout_ns, next, slice_ns, work, error);
+  return goccl_go_group_shrink(group, (int32_t*)without, n, quorum, timeout_ns, next, slice_ns, work, error);
 }
 
 int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n, goccl_error* error) {

@@ -11,12 +11,14 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/member"
 )
 
 // enums reads the enumerations of goccl.h: name without GOCCL_ → number.
 func enums(t *testing.T) map[string]int {
 	text, err := os.ReadFile("goccl.h")
 	require.NoError(t, err)
+	text = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAll(text, nil)
 	all := map[string]int{}
 	for _, body := range regexp.MustCompile(`(?s)typedef enum \{(.*?)\}`).FindAllStringSubmatch(string(text), -1) {
 		next := 0
@@ -62,6 +64,13 @@ func TestNumbersOfTheHeader(t *testing.T) {
 	for name, code := range codes {
 		require.Contains(t, header, name)
 		require.Equal(t, int(code), header[name], name)
+		count++
+	}
+	for name, op := range map[string]member.Op{
+		"ADD": member.Add, "SET": member.Set, "CHECK": member.Check, "READ": member.Read, "SWAP": member.Swap,
+		"PAUSE": member.Pause, "LOOK": member.Look, "OVER": member.Over,
+	} {
+		require.Equal(t, int(op), header[name], name)
 		count++
 	}
 	require.Len(t, header, count, "the header has constants that Go does not have")

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/member"
 )
 
 // world is a state of all ranks and of the messages between them.
@@ -18,51 +20,88 @@ type world struct {
 	wires    map[[2]int][]*Message // from, to
 	told     map[[2]int]bool       // of a death: who died, who knows
 	crashes  int                   // how many may follow
+	part     []int                 // where the network is cut: of each rank
+	cuts     int                   // whether it may be cut yet
+	cut      bool
+	mutant   mutant
+}
+
+// mutant changes what a rank hears, or makes of it.
+type mutant struct {
+	what   string
+	change func(m *Message)
+	after  func(before, m *Machine, heard *Message)
 }
 
 func newWorld(lost [][]int, crashes int) *world {
 	w := &world{wires: map[[2]int][]*Message{}, told: map[[2]int]bool{}, crashes: crashes,
 		begun: make([]bool, len(lost)), crashed: make([]bool, len(lost))}
 	for rank, each := range lost {
-		w.machines = append(w.machines, New(rank, len(lost), each, rank == 1))
+		w.machines = append(w.machines, New(rank, len(lost), each, nil, rank == 1))
 	}
 	return w
+}
+
+func cloneOf(m *Machine) *Machine {
+	n := *m
+	n.lost, n.dead = slices.Clone(m.lost), slices.Clone(m.dead)
+	n.gone, n.proven = slices.Clone(m.gone), slices.Clone(m.proven)
+	n.heard, n.before, n.early = slices.Clone(m.heard), slices.Clone(m.before), maps.Clone(m.early)
+	return &n
 }
 
 func (w *world) clone() *world {
 	c := *w
 	c.machines = nil
 	for _, m := range w.machines {
-		n := *m
-		n.lost, n.dead = slices.Clone(m.lost), slices.Clone(m.dead)
-		n.heard, n.before, n.early = slices.Clone(m.heard), slices.Clone(m.before), maps.Clone(m.early)
-		c.machines = append(c.machines, &n)
+		c.machines = append(c.machines, cloneOf(m))
 	}
 	c.begun, c.crashed = slices.Clone(w.begun), slices.Clone(w.crashed)
 	c.wires, c.told = maps.Clone(w.wires), maps.Clone(w.told)
 	return &c
 }
 
+// key tells states apart.
 func (w *world) key() string {
-	text := ""
-	for rank, m := range w.machines {
-		text += fmt.Sprint(w.begun[rank], w.crashed[rank], m.lost, m.veto, m.dead, m.round, m.heard, m.before,
-			m.decided)
-		for peer := range w.machines {
-			text += fmt.Sprint(w.told[[2]int{rank, peer}], len(m.early[peer]), "|")
-			for _, message := range append(slices.Clone(m.early[peer]), w.wires[[2]int{rank, peer}]...) {
-				text += fmt.Sprint(*message)
+	var b []byte
+	flags := func(set ...bool) {
+		for _, in := range set {
+			b = append(b, '0')
+			if in {
+				b[len(b)-1]++
 			}
 		}
 	}
-	return text
+	flags(w.cut)
+	for rank, m := range w.machines {
+		flags(w.begun[rank], w.crashed[rank], m.veto, m.decided, m.before == nil)
+		for _, set := range [][]bool{m.lost, m.dead, m.gone, m.proven, m.heard, m.before} {
+			flags(set...)
+		}
+		b = append(b, byte(m.round))
+		for peer := range w.machines {
+			at := [2]int{rank, peer}
+			flags(w.told[at])
+			b = append(b, byte(len(m.early[peer])))
+			for _, queue := range [][]*Message{m.early[peer], w.wires[at]} {
+				for _, each := range queue {
+					b = append(append(b, byte(each.Round)), each.Encode()...)
+				}
+			}
+		}
+	}
+	return string(b)
 }
+
+// apart reports whether the network is cut between two ranks.
+func (w *world) apart(a, b int) bool { return w.cut && w.part[a] != w.part[b] }
 
 // tell puts what a rank says on the wires to all that it does not count among the lost.
 func (w *world) tell(rank int, messages []*Message) {
 	for _, message := range messages {
 		for peer := range w.machines {
-			if wire := [2]int{rank, peer}; peer != rank && !w.machines[rank].dead[peer] && !w.crashed[peer] {
+			if wire := [2]int{rank, peer}; peer != rank && !w.machines[rank].gone[peer] && !w.crashed[peer] &&
+				!w.apart(rank, peer) {
 				w.wires[wire] = append(slices.Clone(w.wires[wire]), message)
 			}
 		}
@@ -81,10 +120,12 @@ func (w *world) next() (all []*world) {
 			for peer := range w.machines { // others learn of it after what it had sent
 				if at := [2]int{rank, peer}; peer != rank && w.begun[peer] && !w.crashed[peer] && !w.told[at] &&
 					len(w.wires[at]) == 0 {
-					add(func(n *world) {
-						n.told[at] = true
-						n.tell(peer, n.machines[peer].Died(rank))
-					})
+					for _, proof := range []bool{true, false} { // a pidfd, or silence
+						add(func(n *world) {
+							n.told[at] = true
+							n.tell(peer, n.machines[peer].Gone(rank, proof))
+						})
+					}
 				}
 			}
 			continue
@@ -100,26 +141,20 @@ func (w *world) next() (all []*world) {
 				add(func(n *world) {
 					message := n.wires[at][0]
 					n.wires[at] = n.wires[at][1:]
-					n.tell(rank, n.machines[rank].Hear(peer, message))
+					n.hear(rank, peer, message)
+				})
+			}
+		}
+		for peer := range w.machines { // they lose each other after what had come
+			if at := [2]int{peer, rank}; w.apart(peer, rank) && w.begun[rank] && !w.told[at] && len(w.wires[at]) == 0 {
+				add(func(n *world) {
+					n.told[at] = true
+					n.tell(rank, n.machines[rank].Gone(peer, false))
 				})
 			}
 		}
 		if w.crashes > 0 {
-			// Of what it has said last, each of the others gets any part.
-			states := []*world{w.clone()}
-			for peer := range w.machines {
-				var more []*world
-				for _, state := range states {
-					wire := [2]int{rank, peer}
-					for left := range len(state.wires[wire]) + 1 {
-						n := state.clone()
-						n.wires[wire] = n.wires[wire][:left]
-						more = append(more, n)
-					}
-				}
-				states = more
-			}
-			for _, n := range states {
+			for _, n := range w.cutShort(func(from, to int) bool { return from == rank }) {
 				n.crashes--
 				n.crashed[rank] = true
 				for peer := range w.machines {
@@ -129,64 +164,227 @@ func (w *world) next() (all []*world) {
 			}
 		}
 	}
+	if w.cuts > 0 {
+		for _, n := range w.cutShort(func(from, to int) bool { return w.part[from] != w.part[to] }) {
+			n.cuts--
+			n.cut = true
+			all = append(all, n)
+		}
+	}
 	return all
 }
 
-// check fails if ranks have decided differently, or nothing more can happen although a rank has not
+// hear hands a message to a rank.
+func (w *world) hear(rank, from int, message *Message) {
+	m := w.machines[rank]
+	if w.mutant.change != nil {
+		changed := *message
+		w.mutant.change(&changed)
+		message = &changed
+	}
+	before := cloneOf(m)
+	answers := m.Hear(from, message)
+	if w.mutant.after != nil {
+		w.mutant.after(before, m, message)
+	}
+	w.tell(rank, answers)
+}
+
+// cutShort returns the states in which of the messages on some wires the first ones arrive only:
+// any number of them.
+func (w *world) cutShort(which func(from, to int) bool) []*world {
+	states := []*world{w.clone()}
+	for from := range w.machines {
+		for to := range w.machines {
+			if !which(from, to) {
+				continue
+			}
+			var more []*world
+			for _, state := range states {
+				wire := [2]int{from, to}
+				for left := range len(state.wires[wire]) + 1 {
+					n := state.clone()
+					n.wires[wire] = n.wires[wire][:left]
+					more = append(more, n)
+				}
+			}
+			states = more
+		}
+	}
+	return states
+}
+
+// wrong returns what is wrong: ranks of one part have decided differently, or for what is not true,
+// parts that may go on have no rank in common, or nothing more can happen although a rank has not
 // decided.
-func (w *world) check(t *testing.T, over bool, lost [][]int) {
-	var first []int
-	var firstVeto bool
+func (w *world) wrong(over bool, lost [][]int) string {
+	var all []*Message
 	for rank, m := range w.machines {
-		settled, veto, ok := m.Decided()
-		if w.crashed[rank] {
+		settled := m.Decided()
+		if settled == nil && over && !w.crashed[rank] {
+			return fmt.Sprintf("rank %d waits for %v for ever", rank, m.Awaited())
+		}
+		if settled == nil || w.crashed[rank] {
 			continue
 		}
-		if !ok {
-			require.False(t, over, "rank %d waits for %v for ever: %s", rank, m.Awaited(), w.key())
-			continue
+		if !w.cut && !settled.Veto && !w.crashed[1] {
+			return "the veto of rank 1 is lost"
 		}
-		if first == nil {
-			first, firstVeto = settled, veto
+		for _, each := range lost[rank] {
+			if !slices.Contains(settled.Lost, each) {
+				return fmt.Sprintf("rank %d has forgotten that it lost rank %d", rank, each)
+			}
 		}
-		require.Equal(t, firstVeto, veto, "ranks decide differently: %s", w.key())
-		require.True(t, veto || w.crashed[1], "the veto of rank 1 is lost: %s", w.key())
-		require.Equal(t, first, settled, "ranks decide differently: %s", w.key())
-		require.Subset(t, settled, lost[rank])
-		for _, each := range settled {
+		for _, each := range settled.Dead {
+			if !w.crashed[each] || !slices.Contains(settled.Lost, each) {
+				return fmt.Sprintf("rank %d is called dead", each)
+			}
+		}
+		for _, each := range settled.Lost {
 			known := slices.ContainsFunc(lost, func(l []int) bool { return slices.Contains(l, each) })
-			require.True(t, known || w.crashed[each], "rank %d lives", each)
+			if !known && !w.crashed[each] && !w.cut {
+				return fmt.Sprintf("rank %d is lost, and lives", each)
+			}
 		}
+		for other, theirs := range all {
+			if theirs == nil {
+				continue
+			}
+			if w.part == nil || w.part[other] == w.part[rank] {
+				if !slices.Equal(theirs.Lost, settled.Lost) || !slices.Equal(theirs.Dead, settled.Dead) ||
+					theirs.Veto != settled.Veto {
+					return fmt.Sprintf("ranks decide differently: %+v, %+v", *theirs, *settled)
+				}
+				continue
+			}
+			mine, others := w.goOn(settled), w.goOn(theirs)
+			common := func(rank int) bool { return slices.Contains(others, rank) }
+			if len(mine) > 0 && len(others) > 0 && !slices.ContainsFunc(mine, common) {
+				return fmt.Sprintf("two parts go on: %+v, %+v", *theirs, *settled)
+			}
+		}
+		for len(all) < rank {
+			all = append(all, nil)
+		}
+		all = append(all, settled)
+	}
+	return ""
+}
+
+// goOn returns the ranks that go on after a decision, by the rule of the majority.
+func (w *world) goOn(m *Message) (ranks []int) {
+	if member.Majority.Allows(len(w.machines), m.Lost, m.Dead) {
+		for rank := range w.machines {
+			if !slices.Contains(m.Lost, rank) {
+				ranks = append(ranks, rank)
+			}
+		}
+	}
+	return ranks
+}
+
+// explore takes a world through every order of events, until something is wrong.
+func explore(w *world, lost [][]int) (states int, wrong string) {
+	seen := map[string]bool{}
+	for stack := []*world{w}; len(stack) > 0; {
+		w := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		key := w.key()
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		following := w.next()
+		if wrong := w.wrong(len(following) == 0, lost); wrong != "" {
+			return len(seen), fmt.Sprintf("%s, in %q", wrong, key)
+		}
+		stack = append(stack, following...)
+	}
+	return len(seen), ""
+}
+
+var scenes = []struct {
+	lost    [][]int // what each rank knows at first
+	crashes int
+	part    []int
+}{
+	{[][]int{{}, {}, {}}, 1, nil},
+	{[][]int{{}, {}, {}}, 2, nil},
+	{[][]int{{}, {}}, 1, nil},
+	{[][]int{{2}, {}, {}}, 0, nil}, // rank 2 takes part, but is excluded
+	{[][]int{{}, {}}, 0, []int{0, 1}},
+	{[][]int{{}, {}, {}}, 0, []int{0, 0, 1}},
+}
+
+func sceneOf(i int) *world {
+	w := newWorld(scenes[i].lost, scenes[i].crashes)
+	if w.part = scenes[i].part; w.part != nil {
+		w.cuts = 1
+	}
+	return w
+}
+
+// TestAllInterleavings explores every order of messages, deaths and cuts of 3 ranks. Each rank may
+// have proof of a death, or not.
+func TestAllInterleavings(t *testing.T) {
+	for i, scene := range scenes {
+		t.Run(fmt.Sprintf("%v/%d/%v", scene.lost, scene.crashes, scene.part), func(t *testing.T) {
+			states, wrong := explore(sceneOf(i), scene.lost)
+			require.Empty(t, wrong)
+			t.Logf("%d states", states)
+		})
 	}
 }
 
-// TestAllInterleavings explores every order of messages and deaths of 3 ranks.
-func TestAllInterleavings(t *testing.T) {
-	for _, tt := range []struct {
-		lost    [][]int // what each rank knows at first
-		crashes int
-	}{
-		{[][]int{{}, {}, {}}, 1},
-		{[][]int{{}, {}, {}}, 2},
-		{[][]int{{}, {}}, 1},
-		{[][]int{{2}, {}, {}}, 0}, // rank 2 takes part, but is excluded
-	} {
-		t.Run(fmt.Sprintf("%v/%d", tt.lost, tt.crashes), func(t *testing.T) {
-			seen := map[string]bool{}
-			stack := []*world{newWorld(tt.lost, tt.crashes)}
-			for len(stack) > 0 {
-				w := stack[len(stack)-1]
-				stack = stack[:len(stack)-1]
-				if key := w.key(); seen[key] {
-					continue
-				} else {
-					seen[key] = true
-				}
-				following := w.next()
-				w.check(t, len(following) == 0, tt.lost)
-				stack = append(stack, following...)
+// TestMutants changes the machine: each change is found.
+func TestMutants(t *testing.T) {
+	decided := func(change func(m *Message)) func(m *Message) {
+		return func(m *Message) {
+			if m.Decided {
+				change(m)
 			}
-			t.Logf("%d states", len(seen))
+		}
+	}
+	for _, mutant := range []mutant{
+		{"no veto is told", func(m *Message) { m.Veto = false }, nil},
+		{"a decision is told without the dead", decided(func(m *Message) { m.Dead = nil }), nil},
+		{"a decision is told without the lost", decided(func(m *Message) { m.Lost, m.Dead = nil, nil }), nil},
+		{"a decision is told as another round", decided(func(m *Message) { m.Decided = false }), nil},
+		{"proof of death is not told", func(m *Message) {
+			if !m.Decided {
+				m.Dead = nil
+			}
+		}, nil},
+		{"what is lost is not told", func(m *Message) {
+			if !m.Decided {
+				m.Lost, m.Dead = nil, nil
+			}
+		}, nil},
+		{"silence is called death", func(m *Message) { m.Dead = m.Lost }, nil},
+		{"own proof is added to a decision", nil, func(before, m *Machine, heard *Message) {
+			for rank := range m.dead {
+				m.dead[rank] = m.dead[rank] || heard.Decided && (before.dead[rank] || before.proven[rank])
+			}
+		}},
+		{"own losses are added to a decision", nil, func(before, m *Machine, heard *Message) {
+			for rank := range m.lost {
+				m.lost[rank] = m.lost[rank] || heard.Decided && before.lost[rank]
+			}
+		}},
+		{"the first complete round decides", nil, func(before, m *Machine, heard *Message) {
+			m.decided = m.decided || m.round > before.round
+		}},
+	} {
+		t.Run(mutant.what, func(t *testing.T) {
+			for i, scene := range scenes {
+				w := sceneOf(i)
+				w.mutant = mutant
+				if states, wrong := explore(w, scene.lost); wrong != "" {
+					t.Logf("found after %d states: %s", states, wrong)
+					return
+				}
+			}
+			t.Error("nothing is wrong")
 		})
 	}
 }
@@ -203,7 +401,7 @@ func TestManyRanks(t *testing.T) {
 		w := newWorld(lost, r.IntN(4))
 		for {
 			following := w.next()
-			w.check(t, len(following) == 0, lost)
+			require.Empty(t, w.wrong(len(following) == 0, lost))
 			if len(following) == 0 {
 				break
 			}
@@ -213,20 +411,20 @@ func TestManyRanks(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"round":1,"lost":[1,3]}`), 4)
+	f.Add([]byte(`{"round":1,"lost":[1,-4]}`), 4)
 	f.Add([]byte(`{"round":2,"lost":[],"decided":true}`), 3)
 	f.Fuzz(func(t *testing.T, text []byte, ranks int) {
 		m, err := Parse(text, ranks)
 		if err != nil {
 			return
 		}
-		machine := New(0, ranks, nil, false)
+		machine := New(0, ranks, nil, nil, false)
 		machine.Begin()
 		if ranks > 1 {
 			machine.Hear(1, m)
 		}
 		again, err := Parse(m.Encode(), ranks)
 		require.NoError(t, err)
-		require.Equal(t, m.Round, again.Round)
+		require.Equal(t, m, again)
 	})
 }

@@ -6,21 +6,22 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
-// OnHosts makes a plan for a group whose ranks are spread over hosts: hosts[h] are the ranks of
-// host h, in ascending order. An algorithm with levels gets the hosts as its grid. It gets no grid
-// if the hosts do not fit it: only all_reduce runs on hosts of unequal size, and all_to_all needs
-// hosts of consecutive ranks. A plan that reads windows is refused if ranks of different hosts
-// would read each other's.
+// OnHosts makes a plan for a group whose ranks are spread over hosts. An algorithm with levels gets
+// the hosts as its grid. It gets no grid if the hosts do not fit it: only all_reduce runs on hosts
+// of unequal size, and all_to_all needs hosts of consecutive ranks. A plan that reads windows is
+// refused if ranks of different hosts would read each other's.
 //
 // In an all_reduce on hosts of unequal size, the grid has as many ranks of each host as the
 // smallest host has. Every other rank first gives its block to one of these, and gets the result
 // from it at the end.
-func (a Algorithm) OnHosts(s plan.Spec, hosts [][]int) (*plan.Plan, error) {
-	if a.Grid == nil || len(hosts) < 2 || len(hosts) == s.Ranks {
-		return a.withoutGrid(s, hosts)
+func (a Algorithm) OnHosts(s plan.Spec, on *topo.Group) (*plan.Plan, error) {
+	if a.Grid == nil || !on.Levels() {
+		return a.withoutGrid(s, on)
 	}
+	hosts := on.Hosts()
 	least := len(hosts[0])
 	for _, ranks := range hosts {
 		least = min(least, len(ranks))
@@ -34,9 +35,9 @@ func (a Algorithm) OnHosts(s plan.Spec, hosts [][]int) (*plan.Plan, error) {
 			others[actor] = append(others[actor], rank)
 		}
 	}
-	even, consecutive := len(grid) == s.Ranks, slices.IsSorted(grid)
+	even, consecutive := on.Even(), slices.IsSorted(grid)
 	if !even && s.Coll != dtype.AllReduce || !consecutive && s.Coll == dtype.AllToAll {
-		return a.withoutGrid(s, hosts)
+		return a.withoutGrid(s, on)
 	}
 	of := plan.Spec{Coll: s.Coll, Ranks: len(grid), Shape: plan.Shape{least, len(hosts)}}
 	p, err := a.Make(of)
@@ -63,10 +64,10 @@ func (a Algorithm) OnHosts(s plan.Spec, hosts [][]int) (*plan.Plan, error) {
 }
 
 // withoutGrid makes a plan that does not know the hosts.
-func (a Algorithm) withoutGrid(s plan.Spec, hosts [][]int) (*plan.Plan, error) {
+func (a Algorithm) withoutGrid(s plan.Spec, on *topo.Group) (*plan.Plan, error) {
 	p, err := a.Make(s)
 	if err == nil {
-		err = OnOneHost(p, hosts)
+		err = OnOneHost(p, on)
 	}
 	if err != nil {
 		return nil, err
@@ -76,12 +77,12 @@ func (a Algorithm) withoutGrid(s plan.Spec, hosts [][]int) (*plan.Plan, error) {
 
 // OnOneHost refuses a plan that reads windows, made without knowing the hosts, if the ranks do not
 // all share memory.
-func OnOneHost(p *plan.Plan, hosts [][]int) error {
-	if p.Needs&plan.Gets == 0 || len(hosts) < 2 {
+func OnOneHost(p *plan.Plan, on *topo.Group) error {
+	if p.Needs&plan.Gets == 0 || len(on.Hosts()) == 1 {
 		return nil
 	}
 	return fault.New(fault.NotSupported, "plan %s reads windows of peers: it needs ranks that all share memory, "+
-		"on one host and not by TCP; these are on %d hosts; choose another algorithm", p.Name, len(hosts))
+		"on one host and not by TCP; these are on %d hosts; choose another algorithm", p.Name, len(on.Hosts()))
 }
 
 // renumber replaces, in the program of rank at of p, each rank by its number in the larger group.

@@ -12,24 +12,26 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
-// layouts are hosts of equal and of unequal size, with consecutive ranks, in turn, and mixed.
-var layouts = [][][]int{
-	{{0, 1}, {2, 3}},
-	{{0, 2}, {1, 3}},
-	{{0, 3}, {1, 2}},
-	{{0, 1, 2}, {3, 4, 5}},
-	{{0, 2, 5}, {1, 3, 4}},
-	{{0, 3}, {1, 4}, {2, 5}},
-	{{0, 1, 6, 7}, {2, 3, 4, 5}},
-	{{0, 1}, {2}},
-	{{0}, {1, 2}},
-	{{0, 1, 2}, {3}},
-	{{0, 2, 3, 4}, {1}},
-	{{0, 1, 2, 3, 4}, {5, 6}},
-	{{0, 4, 5}, {1, 6}, {2, 3, 7, 8, 9}},
+// layouts are, by rank, the hosts of groups: hosts of equal and of unequal size, with consecutive
+// ranks, in turn, and mixed.
+var layouts = [][]int{
+	{0, 0, 1, 1},
+	{0, 1, 0, 1},
+	{0, 1, 1, 0},
+	{0, 0, 0, 1, 1, 1},
+	{0, 1, 0, 1, 1, 0},
+	{0, 1, 2, 0, 1, 2},
+	{0, 0, 1, 1, 1, 1, 0, 0},
+	{0, 0, 1},
+	{0, 1, 1},
+	{0, 0, 0, 1},
+	{0, 1, 0, 0, 0},
+	{0, 0, 0, 0, 0, 1, 1},
+	{0, 1, 2, 2, 0, 0, 1, 2, 2, 2},
 }
 
 // TestOnHosts proves the plans of all algorithms with levels on all layouts. Where hosts are the
@@ -45,16 +47,10 @@ func TestOnHosts(t *testing.T) {
 		all = append(all, algo.Variants(coll, 2)...)
 	}
 	for _, a := range all {
-		for _, hosts := range layouts {
-			ranks, host := 0, map[int]int{}
-			for h, members := range hosts {
-				for _, rank := range members {
-					host[rank] = h
-				}
-				ranks += len(members)
-			}
-			name := fmt.Sprintf("%v %s on %v", a.Coll, a.Name, hosts)
-			p, err := a.OnHosts(plan.Spec{Coll: a.Coll, Ranks: ranks}, hosts)
+		for _, host := range layouts {
+			ranks, group := len(host), topo.OnHosts(host...)
+			name := fmt.Sprintf("%v %s on %v", a.Coll, a.Name, group.Hosts())
+			p, err := a.OnHosts(plan.Spec{Coll: a.Coll, Ranks: ranks}, group)
 			if errors.Is(err, fault.NotSupported) {
 				require.Contains(t, a.Name, "window", name)
 				require.NotEqual(t, dtype.AllReduce, a.Coll, name)
@@ -96,14 +92,14 @@ func TestOnHosts(t *testing.T) {
 				}
 				across = max(across, len(to))
 			}
-			require.Less(t, across, len(hosts), "%s: a rank sends to more than one rank of another host", name)
+			require.Less(t, across, len(group.Hosts()), "%s: a rank sends to more than one rank of another host", name)
 		}
 	}
 }
 
 // Plans that would read windows of other hosts are refused.
 func TestOnHostsWindows(t *testing.T) {
-	hosts := [][]int{{0, 1, 2}, {3}}
+	hosts := topo.OnHosts(0, 0, 0, 1)
 	for coll, name := range map[dtype.Collective]string{
 		dtype.AllReduce: "two_shot_window", dtype.Broadcast: "window", dtype.AllGather: "hierarchical.window.ring",
 	} {
@@ -112,7 +108,7 @@ func TestOnHostsWindows(t *testing.T) {
 		_, err = a.OnHosts(plan.Spec{Coll: coll, Ranks: 4}, hosts)
 		require.ErrorIs(t, err, fault.NotSupported)
 		require.ErrorContains(t, err, "on 2 hosts")
-		_, err = a.OnHosts(plan.Spec{Coll: coll, Ranks: 4}, [][]int{{0, 1, 2, 3}})
+		_, err = a.OnHosts(plan.Spec{Coll: coll, Ranks: 4}, topo.Spread(4, 1))
 		require.NoError(t, err)
 	}
 }
@@ -124,22 +120,21 @@ func TestOnHostsWithoutGrid(t *testing.T) {
 		coll  dtype.Collective
 		name  string
 		ranks int
-		hosts [][]int
+		on    *topo.Group
 	}{
-		{dtype.AllReduce, "ring", 4, [][]int{{0, 1}, {2, 3}}},
-		{dtype.AllReduce, "hierarchical", 4, [][]int{{0, 1, 2, 3}}},
-		{dtype.AllReduce, "hierarchical", 4, [][]int{{0}, {1}, {2}, {3}}},
-		{dtype.AllReduce, "hierarchical", 4, nil},
-		{dtype.AllGather, "hierarchical", 4, [][]int{{0, 1, 2}, {3}}},
-		{dtype.AllToAll, "hierarchical", 4, [][]int{{0, 2}, {1, 3}}},
+		{dtype.AllReduce, "ring", 4, topo.OnHosts(0, 0, 1, 1)},
+		{dtype.AllReduce, "hierarchical", 4, topo.OnHosts(0, 0, 0, 0)},
+		{dtype.AllReduce, "hierarchical", 4, topo.OnHosts(0, 1, 2, 3)},
+		{dtype.AllGather, "hierarchical", 4, topo.OnHosts(0, 0, 0, 1)},
+		{dtype.AllToAll, "hierarchical", 4, topo.OnHosts(0, 1, 0, 1)},
 	} {
 		a, err := algo.Find(test.coll, test.name)
 		require.NoError(t, err)
 		spec := plan.Spec{Coll: test.coll, Ranks: test.ranks}
 		want, err := a.Make(spec)
 		require.NoError(t, err)
-		got, err := a.OnHosts(spec, test.hosts)
+		got, err := a.OnHosts(spec, test.on)
 		require.NoError(t, err)
-		require.Equal(t, want.Text(), got.Text(), "%s on %v", test.name, test.hosts)
+		require.Equal(t, want.Text(), got.Text(), "%s on %v", test.name, test.on)
 	}
 }

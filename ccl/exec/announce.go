@@ -70,10 +70,8 @@ func (c *Comm) ring() {
 
 // notifyAll wakes sleeping peers.
 func (c *Comm) notifyAll() {
-	for _, link := range c.opts.Links {
-		if link != nil {
-			link.Notify()
-		}
+	for _, lender := range c.lenders {
+		lender.Notify()
 	}
 }
 

@@ -28,7 +28,7 @@ type catalogue struct {
 	now int
 }
 
-func (c *catalogue) Choose(coll dtype.Collective, _ int, _ int64) int {
+func (c *catalogue) Choose(coll dtype.Collective, _ int64) int {
 	if c.all[c.now].Coll == coll {
 		return c.now
 	}

@@ -36,9 +36,9 @@ func LinkChannels(plan int) int { return ownChannels + plan }
 // Planner chooses and makes the plans of a Comm. Its results are a pure function of values that all
 // ranks agree on.
 type Planner interface {
-	// Choose returns the algorithm for a vector of the given number of bytes, as a small number.
-	// bytes is 0 if the ranks may know different lengths.
-	Choose(coll dtype.Collective, ranks int, bytes int64) int
+	// Choose returns the algorithm for a vector of the given number of bytes in the planner's
+	// group, as a small number. bytes is 0 if the ranks may know different lengths.
+	Choose(coll dtype.Collective, bytes int64) int
 	// Make makes the plan of an algorithm that Choose returned.
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
 }
@@ -64,8 +64,8 @@ type Options struct {
 	// CallerRecords means that the caller writes Record: an operation is only a part of what it
 	// records.
 	CallerRecords bool
-	Hosts         [][]int  // the ranks of each host; nil if that is unknown
-	Control       *Control // takes the control messages of the links; nil for none
+	Group         *topo.Group // what the group runs on; nil if that is unknown
+	Control       *Control    // takes the control messages of the links; nil for none
 
 	// WarnAfter is how long an operation may take before Warn is told whom it waits for; 0 for
 	// ever.
@@ -80,6 +80,7 @@ type Comm struct {
 	width      int                  // channels of a link
 	chans      []transport.Channel  // peer*width + channel
 	gatherers  []transport.Gatherer // as chans; nil if no link sends in place
+	lenders    []transport.Lender   // the links to ranks that share memory with this one
 	windows    window.Set
 	room       program.Room // what the windows and links offer to programs
 	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
@@ -96,6 +97,7 @@ type Comm struct {
 	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
 	colls    atomic.Uint64 // collectives so far
 	messages atomic.Uint64 // sends and receives so far
+	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
 	exposed  atomic.Uint64 // operations that exposed memory of the caller
 	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
 
@@ -121,13 +123,17 @@ type Comm struct {
 	young        bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken       *fault.Error
 	ending       ending
+	sealing      sealing
+	held         []*Op // messages that have failed because of a death, until it is settled who else has died
 	inquiry      inquiry
 	idle         int
 	history      history
 	past         [pastCalls]pastCall
-	unmet        bool               // the last call may have ended on this rank before it has heard from all others
-	unopened     []transport.Opener // by peer; nil where the path is there
-	closed       int                // how many of them are not nil
+	unmet        bool             // the last call may have ended on this rank before it has heard from all others
+	unopened     []transport.Link // by peer; nil where the path is there
+	closed       int              // how many of them are not nil
+
+	losses losses // has a lock of its own
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -153,7 +159,7 @@ func New(opts Options) (*Comm, error) {
 	width := LinkChannels(opts.Channels)
 	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
 		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
-		network: make([]bool, size), unopened: make([]transport.Opener, size), lastLevel: cacheShare(&opts),
+		network: make([]bool, size), unopened: make([]transport.Link, size), lastLevel: cacheShare(&opts),
 		alone: new(Op), messagesWith: make([]int, size+1)}
 	c.timeout.Store(int64(opts.Timeout))
 	between := make([]transport.Channel, size)
@@ -172,9 +178,8 @@ func New(opts Options) (*Comm, error) {
 			}
 		}
 		between[peer] = link.Channel(p2pChannel)
-		if o, ok := link.(transport.Opener); ok {
-			c.unopened[peer] = o
-			c.closed++
+		if lender, ok := link.(transport.Lender); ok {
+			c.lenders = append(c.lenders, lender)
 		}
 	}
 	c.frame.pinner = opts.Pinner
@@ -187,10 +192,16 @@ func New(opts Options) (*Comm, error) {
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
-		if _, c.network[peer] = link.(transport.Wired); c.network[peer] {
+		if link == nil {
+			continue
+		}
+		state := link.State()
+		if state.Network {
+			c.network[peer], c.unopened[peer] = true, link
+			c.closed++
 			c.p2p.SetNetwork(peer)
 		}
-		c.measure(peer)
+		c.measure(peer, &state)
 	}
 	if opts.Control != nil {
 		opts.Control.comm.Store(c)
@@ -199,8 +210,8 @@ func New(opts Options) (*Comm, error) {
 }
 
 // measure looks how far away a peer is.
-func (c *Comm) measure(peer int) {
-	if far, ok := c.opts.Links[peer].(transport.Distant); ok && far.RoundTrip() >= farAway {
+func (c *Comm) measure(peer int, state *transport.LinkState) {
+	if state.RoundTrip >= farAway {
 		c.p2p.SetFar(peer)
 	}
 }
@@ -471,7 +482,7 @@ func (c *Comm) allowed(call *Call) error {
 			// call.String() and not %v, with which every call would escape.
 			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call))
 		}
-		return why.In(c.label(), op)
+		return c.losses.meanwhile(why.In(c.label(), op))
 	}
 	if wrong != nil {
 		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation
@@ -566,7 +577,7 @@ func (c *Comm) end(op *Op, err error) {
 
 // lowered finds or makes the lowered plan of a collective.
 func (c *Comm) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
-	key := planKey{coll: coll, algorithm: by.Choose(coll, c.size, bytes)}
+	key := planKey{coll: coll, algorithm: by.Choose(coll, bytes)}
 	if coll.Rooted() {
 		key.root = root
 	}

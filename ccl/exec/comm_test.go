@@ -21,7 +21,7 @@ import (
 // fixed is a planner that always takes one algorithm.
 type fixed struct{ a algo.Algorithm }
 
-func (f fixed) Choose(dtype.Collective, int, int64) int { return 0 }
+func (f fixed) Choose(dtype.Collective, int64) int { return 0 }
 
 func (f fixed) Make(_ int, spec plan.Spec) (*plan.Plan, error) { return f.a.Make(spec) }
 

@@ -214,9 +214,9 @@ func (c *Comm) nextDeadline() int64 {
 		at = max(at, c.inquiry.until)
 	}
 	if c.frame.prog != nil {
-		at = min(at, c.askTime(), c.ending.at())
+		at = min(at, c.askTime())
 	}
-	return at
+	return min(at, c.endTime())
 }
 
 // expire fails operations that are past their deadlines, once an inquiry has found out why. A

@@ -126,7 +126,7 @@ func kindOf(s algotest.Subject, ranks int) plan.Need {
 }
 
 // Choose depends on nothing but the call, since all ranks call it at any time.
-func (m *mixture) Choose(coll dtype.Collective, _ int, bytes int64) int {
+func (m *mixture) Choose(coll dtype.Collective, bytes int64) int {
 	random := randomOf(m.seed+uint64(bytes), drawnPlans, int(coll))
 	of := m.byKind[coll]
 	some := of[random.IntN(len(of))]
@@ -641,11 +641,18 @@ func drawFaults(seed uint64, ranks int) []faulty.Fault {
 	// So late that ranks ask each other which operation they are in.
 	late.From, late.Fragment, late.Delay = random.IntN(ranks), random.IntN(8), 70*time.Millisecond
 	var some []faulty.Fault
-	for _, f := range []faulty.Fault{jitter, slow, short, hungry, wakes, late} {
-		if random.IntN(4) > 0 {
-			some = append(some, f)
+	add := func(all ...faulty.Fault) {
+		for _, f := range all {
+			if random.IntN(4) > 0 {
+				some = append(some, f)
+			}
 		}
 	}
+	add(jitter, slow, short, hungry, wakes, late)
+	far, lingers := every, every
+	far.From, far.Channel, far.RoundTrip = random.IntN(ranks), faulty.State, time.Millisecond
+	lingers.OneIn, lingers.Linger = 4+random.IntN(10), time.Duration(1+random.IntN(300))*time.Microsecond
+	add(far, lingers)
 	return some
 }
 

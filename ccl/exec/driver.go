@@ -117,9 +117,7 @@ func (c *Comm) look() bool {
 			c.lost[peer] = true
 			c.p2p.Advance()
 			named := c.named(peer, err)
-			if c.ending.hear(named, c.rank, c.size) {
-				c.weigh(c.ending.told)
-			}
+			c.hear(peer, named)
 			if c.ending.told == nil { // otherwise the messages end with the group, for the reason that the peer gave
 				c.p2p.PeerFailed(peer, named)
 			}
@@ -127,10 +125,7 @@ func (c *Comm) look() bool {
 		}
 	}
 	changed = c.attend() || changed
-	if err := c.groupEnd(); err != nil {
-		if !c.advance() { // nothing is left that arrived before
-			c.failWith(err)
-		}
+	if c.groupEnd() {
 		return true
 	}
 	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
@@ -166,7 +161,8 @@ func (c *Comm) openTo(peer int) {
 	if link := c.unopened[peer]; link != nil && link.Open() {
 		c.unopened[peer] = nil
 		c.closed--
-		c.measure(peer)
+		state := link.State()
+		c.measure(peer, &state)
 	}
 }
 

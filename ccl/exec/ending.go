@@ -2,9 +2,7 @@ package exec
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -18,10 +16,12 @@ import (
 // not the messenger: that is true for ranks that were never connected with the culprit, too. A
 // report counts at once. A peer that died told nobody; ranks that wait for it notice at once, all
 // others once their collective has not moved for a while, since whom they wait for may wait for it.
+// Before a rank fails because of a death, it learns who else has died (seal.go).
 type ending struct {
 	report []byte       // the first one that came, or nil
 	told   *fault.Error // what it says
-	deaths []*fault.Error
+	bereft bool         // a peer has died
+	keyed  *Op          // a keyed operation that has failed because of it
 
 	// Since when the operation in flight has not moved, once a peer has died.
 	op    *Op
@@ -42,47 +42,85 @@ const stillness = 100 * time.Millisecond
 // A report fits into what a link says when it is left.
 const _ = uint(transport.MaxWhy - fault.MaxReport)
 
-// hear learns from the end of a link, and reports whether it has learned why the group ends. self
-// is this rank.
-func (e *ending) hear(err *fault.Error, self, ranks int) bool {
+// hear learns from the end of the link to a peer.
+func (c *Comm) hear(peer int, err *fault.Error) {
+	e := &c.ending
 	if err.Code == fault.PeerLost {
-		e.deaths = append(e.deaths, err)
+		c.lose(err)
+		e.bereft = true
 		if err.Silent && e.silent == 0 {
 			e.silent = now()
 		}
 	}
 	if len(err.Left) == 0 || e.told != nil {
+		return
+	}
+	told, wrong := fault.ParseReport(err.Left, c.rank, c.size)
+	if wrong != nil || told.Code == fault.PeerLost && c.losses.has(peer) { // it knows of other deaths than the living
+		return
+	}
+	e.report, e.told = err.Left, told
+	c.weigh(told)
+}
+
+// groupEnd looks whether the group has to end, and ends it, or the messages that wait for lost
+// peers. It reports whether anything has changed.
+func (c *Comm) groupEnd() bool {
+	e, ends := &c.ending, false
+	why := e.told
+	if why == nil {
+		why, ends = c.groupEnds()
+	}
+	if why == nil && !ends && len(c.held) == 0 {
+		c.sealing.begun = 0
 		return false
 	}
-	told, wrong := fault.ParseReport(err.Left, self, ranks)
-	if wrong == nil {
-		e.report, e.told = err.Left, told
+	if c.advance() { // something is left that arrived before
+		return true
 	}
-	return wrong == nil
+	if why == nil {
+		if e.silent != 0 && now() < e.silent+int64(silenceSpan) {
+			return false
+		}
+		c.loseSilent()
+		all := c.seal(ends)
+		if all == nil {
+			return false
+		}
+		c.endHeld(all)
+		if !ends {
+			return true
+		}
+		why = all
+	}
+	if e.keyed != nil && c.head == nil {
+		c.fail(e.keyed, why)
+	} else {
+		c.failWith(why)
+	}
+	return true
 }
 
-// groupEnd returns the error with which the group ends, or nil.
-func (c *Comm) groupEnd() *fault.Error {
+// groupEnds returns why the group has to end, or reports that a death is the reason.
+func (c *Comm) groupEnds() (why *fault.Error, death bool) {
 	e, f := &c.ending, &c.frame
-	if e.told != nil || f.prog == nil {
-		return e.told
+	if f.prog != nil {
+		if lost := c.lostPeer(); lost != nil && lost.Code != fault.PeerLost {
+			return lost, false
+		} else if lost != nil || e.bereft && e.still(f) {
+			return nil, true
+		}
 	}
-	lost := c.lostPeer()
-	switch {
-	case lost != nil && lost.Code != fault.PeerLost:
-		return lost
-	case lost == nil && (len(e.deaths) == 0 || !e.still(f)), e.silent != 0 && now() < e.silent+int64(silenceSpan):
-		return nil
-	}
-	all := e.dead(lost)
-	c.addSilent(all)
-	return all
+	return nil, e.bereft && (c.mourned.Load() || e.keyed != nil) // model: none: as Mourn
 }
 
-// addSilent adds to the error of lost peers the other ranks of hosts that do not answer. A rank
-// that this one is not connected with counts if nobody of its host answers.
-func (c *Comm) addSilent(all *fault.Error) {
-	for _, ranks := range c.opts.Hosts {
+// loseSilent adds to the lost peers the other ranks of hosts that do not answer. A rank that this
+// one is not connected with counts if nobody of its host answers.
+func (c *Comm) loseSilent() {
+	if c.ending.silent == 0 || c.opts.Group == nil {
+		return
+	}
+	for _, ranks := range c.opts.Group.Hosts() {
 		var more []int
 		silent, answers := false, false
 		for _, peer := range ranks {
@@ -92,21 +130,20 @@ func (c *Comm) addSilent(all *fault.Error) {
 			}
 			f := &fault.Error{}
 			link := c.opts.Links[peer]
-			switch quiet, ok := link.(transport.Silencer); {
+			switch {
 			case errors.As(link.Err(), &f):
 				silent = silent || f.Silent
 				answers = answers || f.Code != fault.PeerLost
-			case ok && quiet.Silent(), c.unopened[peer] != nil:
+			case c.unopened[peer] != nil, link.State().Silent:
 			default:
 				answers = true
 			}
-			if !slices.Contains(all.Ranks, peer) {
-				more = append(more, peer)
-			}
+			more = append(more, peer)
 		}
-		if silent && !answers && len(more) > 0 {
-			all.Ranks = append(all.Ranks, more...)
-			all.Text += fmt.Sprintf("; nor does anybody else of its host: %v", more)
+		if silent && !answers {
+			for _, peer := range more {
+				c.lose(&fault.Error{Code: fault.PeerLost, Peer: peer, Silent: true, Text: "nobody of its host answers"})
+			}
 		}
 	}
 }
@@ -140,12 +177,17 @@ func (c *Comm) failWith(err *fault.Error) {
 	}
 }
 
-// at returns when a death ends the operation in flight, if it has not moved by then.
-func (e *ending) at() int64 {
-	if settled := e.silent + int64(silenceSpan); e.silent != 0 && settled > now() {
+// endTime returns when a death ends the operation in flight, if it has not moved by then, or when
+// to look again who has died.
+func (c *Comm) endTime() int64 {
+	e := &c.ending
+	settled := e.silent + int64(silenceSpan)
+	switch {
+	case e.silent != 0 && settled > now():
 		return settled
-	}
-	if len(e.deaths) == 0 || e.since == 0 {
+	case c.sealing.begun != 0:
+		return c.sealing.at()
+	case !e.bereft || c.frame.prog == nil || e.since == 0:
 		return math.MaxInt64
 	}
 	return e.since + int64(stillness)
@@ -157,20 +199,4 @@ func (e *ending) still(f *frame) bool {
 		e.op, e.moves, e.since = f.op, f.moves, now()
 	}
 	return now() >= e.since+int64(stillness)
-}
-
-// dead returns one error for all deaths. first, which may be nil, is the one that was noticed last.
-func (e *ending) dead(first *fault.Error) *fault.Error {
-	all := *e.deaths[0]
-	if first != nil {
-		all = *first
-	}
-	all.Ranks = []int{all.Peer}
-	for _, death := range e.deaths {
-		if death.Peer != all.Peer {
-			all.Ranks = append(all.Ranks, death.Peer)
-			all.Text += fmt.Sprintf("; rank %d: %s", death.Peer, death.Text)
-		}
-	}
-	return &all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/faulty"
 )
@@ -165,6 +166,7 @@ func TestAllDeathsAreNamed(t *testing.T) {
 // mute is a link whose peer ceases to answer.
 type mute struct {
 	transport.Link
+	transport.Lender
 	err    atomic.Pointer[fault.Error]
 	silent atomic.Bool
 }
@@ -176,7 +178,7 @@ func (l *mute) Err() error {
 	return l.Link.Err()
 }
 
-func (l *mute) Silent() bool { return l.silent.Load() }
+func (l *mute) State() transport.LinkState { return transport.LinkState{Silent: l.silent.Load()} }
 
 // TestSilentHost has a host of two ranks cease to answer. The path to one of them is given up, by
 // one rank of the other host. Both ranks there name both, but only if the other one is silent, too.
@@ -189,12 +191,13 @@ func TestSilentHost(t *testing.T) {
 			require.NoError(t, err)
 			paths := map[int]*mute{}
 			for _, peer := range []int{lost, other} {
-				paths[peer] = &mute{Link: members[0].links[peer]}
+				link := members[0].links[peer]
+				paths[peer] = &mute{Link: link, Lender: link.(transport.Lender)}
 				members[0].links[peer] = paths[peer]
 			}
 			comms := make([]*exec.Comm, ranks)
 			for rank, m := range members {
-				m.hosts = [][]int{{0, 1}, {lost, other}}
+				m.on = topo.OnHosts(0, 0, 1, 1)
 				comms[rank] = m.comm(t, rank, fixed{a})
 			}
 			ended := make(chan []error, 1)

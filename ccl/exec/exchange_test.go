@@ -118,7 +118,7 @@ type bySize struct {
 	seen  *[]int64
 }
 
-func (b bySize) Choose(coll dtype.Collective, _ int, bytes int64) int {
+func (b bySize) Choose(coll dtype.Collective, bytes int64) int {
 	if coll != dtype.AllToAll {
 		return 0
 	}

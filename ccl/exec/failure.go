@@ -156,6 +156,8 @@ func (c *Comm) breakOff(err *fault.Error) {
 	if why == nil && err.Code != fault.Closed {
 		why = err.Report(c.rank)
 	}
+	c.findLosses()
+	c.losses.close(err)
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
 	c.withdraw()
 	for op := c.head; op != nil; {
@@ -166,6 +168,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	c.head, c.tail, c.deadlines.turn = nil, nil, 0
 	c.finish()
 	c.frame.free()
+	c.endHeld(err)
 	c.p2p.Fail(err)
 	for len(c.keyed) > 0 {
 		c.endKeyed(c.keyed[0], err)

@@ -21,7 +21,7 @@ import (
 // plans is a planner that has one plan for each collective.
 type plans map[dtype.Collective]func(plan.Spec) *plan.Plan
 
-func (p plans) Choose(dtype.Collective, int, int64) int { return 0 }
+func (p plans) Choose(dtype.Collective, int64) int { return 0 }
 
 func (p plans) Make(_ int, spec plan.Spec) (*plan.Plan, error) {
 	if p[spec.Coll] == nil {

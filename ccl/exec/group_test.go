@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,9 @@ type member struct {
 	window   *mem.Window // nil where ranks share no memory
 	arena    *mem.Arena  // registered memory, nil for none
 	control  *exec.Control
-	hosts    [][]int                          // the ranks of each; nil if that is unknown
+	keyed    exec.Planner                     // nil for no keyed calls
+	deaf     atomic.Bool                      // it handles no control message
+	on       *topo.Group                      // nil if that is unknown
 	warn     func(format string, args ...any) // of operations that take longer than warnAfter
 }
 
@@ -126,7 +129,11 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 				s := session
 				s.Rank, s.Peer, s.Window = rank, peer, all[rank].window
 				if !with.deaf(rank) {
-					s.Control = func(message []byte) { all[rank].control.Hear(peer, message) }
+					s.Control = func(message []byte) {
+						if !all[rank].deaf.Load() {
+							all[rank].control.Hear(peer, message)
+						}
+					}
 				}
 				all[rank].links[peer], errs[rank*n+peer] = all[rank].fabric.Connect(ctx, all[peer].fabric.Address(), s)
 			})
@@ -152,8 +159,8 @@ func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 		after = warnAfter
 	}
 	c, err := exec.New(exec.Options{
-		Name: "test", Control: m.control, Hosts: m.hosts, WarnAfter: after, Warn: m.warn,
-		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner,
+		Name: "test", Control: m.control, Group: m.on, WarnAfter: after, Warn: m.warn,
+		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner, Keyed: m.keyed,
 		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute,
 		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},
 	})

@@ -115,6 +115,8 @@ func (k *Control) Hear(peer int, message []byte) {
 		}
 		k.mu.Unlock()
 		k.stir(c)
+	case controlWhoIsLost, controlTheseAre:
+		k.hearLosses(c, peer, message[0] == controlWhoIsLost, number, message[5:])
 	}
 }
 
@@ -370,7 +372,7 @@ func (c *Comm) inFlight(needs bool) (f outcome) {
 		if _, known := k.answers[peer]; known {
 			return false
 		}
-		return needs || op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !flushed(c.opts.Links[peer])
+		return needs || op != nil && (op.call.Coll.Valid() || op.req.Peer == peer) || !c.opts.Links[peer].Flushed()
 	})
 	return f
 }

@@ -333,5 +333,9 @@ func FuzzControl(f *testing.F) {
 	f.Add([]byte("q\x01\x00\x00\x00"))
 	f.Add([]byte("a\x01\x00\x00\x00" + `{"seq":3,"op":"barrier, seq 3","waits":[0],"busy":true,"idle":4}`))
 	f.Add([]byte("a\x01\x00\x00\x00" + `{"waits":[-1]}`))
+	for _, kind := range []string{"l", "L"} {
+		f.Add([]byte(kind + "\x01\x00\x00\x00" + `{"ranks":[0],"reports":[{"code":4,"ranks":[0],"from":1,"text":"it died"}]}`))
+		f.Add([]byte(kind + "\x01\x00\x00\x00" + `{"ranks":[1,0]}`))
+	}
 	f.Fuzz(func(t *testing.T, message []byte) { exec.Hear(comms[0], 1, message) })
 }

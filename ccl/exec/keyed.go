@@ -208,6 +208,8 @@ func (c *Comm) advanceKeyed() {
 			err = k.compare()
 		}
 		switch {
+		case err != nil && isDeath(err):
+			k.failed, c.ending.keyed = err, op // it ends when it is settled who has died
 		case err != nil:
 			c.fail(op, err)
 			return

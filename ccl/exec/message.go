@@ -136,5 +136,7 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 	if err == nil && !req.Send {
 		op.source = req.Source
 	}
-	c.end(op, err)
+	if !c.hold(op, err) {
+		c.end(op, err)
+	}
 }

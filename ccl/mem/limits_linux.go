@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/ccl/fault"
 )
 
 // AddressesLeft returns how many bytes of address space the limit of this process (RLIMIT_AS,
@@ -25,6 +27,16 @@ func AddressesLeft() (bytes int, limited bool) {
 	pages, _, _ := strings.Cut(string(text), " ")
 	used, _ := strconv.Atoi(pages)
 	return max(int(limit.Cur)-used*os.Getpagesize(), 0), true
+}
+
+// Admits returns an error if the limit of the size of files of this process, which counts for
+// shared memory too, refuses segments of so many bytes.
+func Admits(bytes int) error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) != nil || limit.Cur >= uint64(bytes) {
+		return nil
+	}
+	return fault.New(fault.NotSupported, "no shared memory for segments of %d bytes; %s", bytes, remedyOf(unix.EFBIG))
 }
 
 // remedyOf says what helps against the error of a segment that could not be made.

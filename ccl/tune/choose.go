@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Bounds of small messages. A direct exchange between all ranks takes fewer steps than a ring. It
@@ -26,9 +27,16 @@ const (
 	shortBlocks = 8 << 10 // of a rank's part
 )
 
-// Rules are what the choice depends on besides the call: the user's wishes and the properties of
-// the group. They are the same on all ranks.
-type Rules struct {
+// Call is what the choice depends on of a call. Bytes is the size of a block where a rank has one
+// block on both sides (all_reduce, reduce, broadcast), and of all blocks together where it has a
+// block for each rank.
+type Call struct {
+	Coll  dtype.Collective
+	Bytes int64
+}
+
+// Wishes are what the user wants of the choice. They are the same on all ranks.
+type Wishes struct {
 	// Override names the algorithm of a collective. It takes precedence over everything else.
 	Override map[dtype.Collective]string
 	// Table is tried before the library's table; it may be nil.
@@ -37,42 +45,15 @@ type Rules struct {
 	// verify). They give the same bits at every size, so the choice among them may depend on the
 	// size.
 	Determinism int
-	// Oversubscribed means that ranks outnumber the cores that they share.
-	Oversubscribed bool
-	// Hosts is the number of hosts, whose ranks share memory; 0 if no ranks share memory.
-	Hosts int
-	// Even means that all hosts have the same number of ranks.
-	Even bool
-	// InOrder means that the ranks of each host are consecutive.
-	InOrder bool
-	// Windows means that the ranks read each other's windows.
-	Windows bool
-	// Device means that devices execute the plan: windows are all that they have.
-	Device bool
-	// DeviceRate is the bytes a second at which the slowest device reads windows of its peers, 0 if
-	// nobody has measured it.
-	DeviceRate float64
-	// DeviceWord is what the slowest stream takes for a word, in seconds, 0 if nobody has measured
-	// it.
-	DeviceWord float64
-	// HostSlot is the size of a slot of the windows that the ranks of each host read, 0 for none.
-	HostSlot int
 }
 
-// hosts returns the number of hosts of a group of the given number of ranks.
-func (r *Rules) hosts(ranks int) int {
-	if r.Hosts == 0 {
-		return ranks
-	}
-	return r.Hosts
-}
+// ordered reports whether a collective must reduce in rank order.
+func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 && coll.Reduces() }
 
-// Choose returns the name of the algorithm for a collective; algo.Find knows it. bytes is the size
-// of a block where a rank has one block on both sides (all_reduce, reduce, broadcast), and of all
-// blocks together where it has a block for each rank. All ranks must call Choose with the same
-// values. Choose allocates nothing.
+// Choose returns the name of the algorithm for a call of a group; algo.Find knows it. All ranks
+// must call Choose with the same values. Choose allocates nothing.
 //
-// An override comes first, then the first row that fits in rules.Table, then the first row that
+// An override comes first, then the first row that fits in wishes.Table, then the first row that
 // fits in the library's table. For calls that no row fits:
 //
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
@@ -86,10 +67,10 @@ func (r *Rules) hosts(ranks int) int {
 // bytes/ranks is at most 8 KiB; all_gather is then bruck and reduce_scatter pat.
 //
 // A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
-// Where Rules.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
+// Where Wishes.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
 // direct and reduce is flat.
 //
-// Several hosts, of several ranks each, are used as levels unless Rules.Determinism asks for rank
+// Several hosts, of several ranks each, are used as levels unless Wishes.Determinism asks for rank
 // order; only all_reduce is for hosts of unequal size:
 //
 //	all_reduce                  recursive_doubling up to 4 KiB on up to 8 ranks, if they are a power
@@ -109,7 +90,7 @@ func (r *Rules) hosts(ranks int) int {
 // saves.
 //
 // Ranks that read each other's windows have other choices, all of which satisfy every
-// Rules.Determinism:
+// Wishes.Determinism:
 //
 //	all_reduce                  one_shot_window while the windows that a rank reads have up to
 //	                            96 KiB, else two_shot_window
@@ -123,55 +104,60 @@ func (r *Rules) hosts(ranks int) int {
 // two_shot_window would take longer than the bytes that it reads less (oneShotOnDevice). On several
 // hosts of equal size they use windows within hosts, and the processor's messages between them:
 // all_reduce, all_gather and reduce_scatter are hierarchical.window.X, with X as above, but for
-// reductions where Rules.Determinism asks for rank order. Everything else has no plan over windows.
-func Choose(coll dtype.Collective, ranks int, bytes int64, rules Rules) (name string) {
-	if name, ok := rules.Override[coll]; ok {
+// reductions where Wishes.Determinism asks for rank order. Everything else has no plan over
+// windows.
+func Choose(call Call, on *topo.Group, wishes *Wishes) (name string) {
+	if name, ok := wishes.Override[call.Coll]; ok {
 		return name
 	}
-	if rules.Device && rules.Hosts < 2 {
-		return onDevice(coll, ranks, bytes, &rules)
+	if devices, execute := on.Devices(); execute {
+		if len(on.Hosts()) == 1 {
+			return onDevice(call, on.Size(), devices)
+		}
+		return betweenHosts(call, on, wishes)
 	}
-	if rules.Device {
-		return betweenHosts(coll, ranks, bytes, &rules)
-	}
-	if name := rules.Table.choose(coll, ranks, bytes, &rules); name != "" {
+	if name := wishes.Table.choose(call, on, wishes); name != "" {
 		return name
 	}
-	if name := defaultTable.choose(coll, ranks, bytes, &rules); name != "" {
+	if name := defaultTable.choose(call, on, wishes); name != "" {
 		return name
 	}
-	return unmeasured(coll, ranks, bytes, &rules)
+	return unmeasured(call, on, wishes)
 }
 
-// Rows calls use with each row that a group of the given number of ranks may use, in the order in
-// which rows are tried.
-func (r Rules) Rows(ranks int, use func(Row)) {
-	r.Table.of(ranks, &r, use)
-	defaultTable.of(ranks, &r, use)
+// Rows calls use with each row that a group may use, in the order in which rows are tried.
+func (w *Wishes) Rows(on *topo.Group, use func(Row)) {
+	w.Table.of(on, w, use)
+	defaultTable.of(on, w, use)
 }
 
 // unmeasured returns the choice for calls that no row fits.
-func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
-	if rules.Windows {
-		if name := overWindows(coll, ranks, bytes, rules.Oversubscribed); name != "" {
+func unmeasured(call Call, on *topo.Group, wishes *Wishes) string {
+	if on.Windows() {
+		if name := overWindows(call, on.Size(), on.Oversubscribed()); name != "" {
 			return name
 		}
 	}
-	if name := overHosts(coll, ranks, bytes, rules); name != "" {
+	if name := overHosts(call, on, wishes); name != "" {
 		return name
 	}
-	if rules.Determinism > 2 && coll.Reduces() {
-		if coll == dtype.AllReduce && !small(ranks, bytes) {
+	return apart(call, on.Size(), wishes)
+}
+
+// apart returns the choice among messages alone, whichever ranks share a host.
+func apart(call Call, ranks int, wishes *Wishes) string {
+	if wishes.ordered(call.Coll) {
+		if call.Coll == dtype.AllReduce && !small(ranks, call.Bytes) {
 			return "two_shot"
 		}
-		if coll == dtype.Reduce {
+		if call.Coll == dtype.Reduce {
 			return "flat"
 		}
 		return "direct"
 	}
-	switch coll {
+	switch call.Coll {
 	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
-		return overMessages(coll, ranks, bytes)
+		return overMessages(call, ranks)
 	case dtype.AllToAll:
 		if ranks <= fewRanks {
 			return "linear"
@@ -187,8 +173,9 @@ func unmeasured(coll dtype.Collective, ranks int, bytes int64, rules *Rules) str
 	return ""
 }
 
-// overMessages returns the algorithm among ranks, or among hosts, for vectors of so many bytes.
-func overMessages(coll dtype.Collective, ranks int, bytes int64) string {
+// overMessages returns the algorithm among ranks, or among hosts.
+func overMessages(call Call, ranks int) string {
+	coll, bytes := call.Coll, call.Bytes
 	if ranks > manyRanks && bytes <= shortBlocks*int64(ranks) {
 		switch {
 		case coll == dtype.AllReduce && bytes <= shortWhole:
@@ -212,8 +199,8 @@ func overMessages(coll dtype.Collective, ranks int, bytes int64) string {
 
 // overWindows returns the algorithm for ranks that read each other's windows, "" where messages are
 // better.
-func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed bool) string {
-	switch coll {
+func overWindows(call Call, ranks int, oversubscribed bool) string {
+	switch bytes := call.Bytes; call.Coll {
 	case dtype.AllReduce:
 		if bytes*int64(ranks-1) <= smallTotal {
 			return "one_shot_window"
@@ -236,31 +223,35 @@ func overWindows(coll dtype.Collective, ranks int, bytes int64, oversubscribed b
 }
 
 // onDevice returns the algorithm for ranks whose devices read each other's windows.
-func onDevice(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
-	switch coll {
+func onDevice(call Call, ranks int, devices topo.Devices) string {
+	switch call.Coll {
 	case dtype.AllReduce:
-		if bytes <= oneShotOnDevice(ranks, rules.DeviceRate, rules.DeviceWord) {
+		if call.Bytes <= oneShotOnDevice(ranks, devices.Rate, devices.Word) {
 			return "one_shot_window"
 		}
 		return "two_shot_window"
 	case dtype.Barrier:
-		return overWindows(coll, ranks, bytes, false)
+		return overWindows(call, ranks, false)
 	}
 	return "window"
 }
 
 // betweenHosts returns the algorithm for devices on several hosts: one without windows where these
 // do not help.
-func betweenHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
-	inOrder := rules.Determinism > 2 && coll.Reduces()
-	switch {
-	case !rules.Even || rules.Hosts == ranks || inOrder:
+func betweenHosts(call Call, on *topo.Group, wishes *Wishes) string {
+	switch coll := call.Coll; {
+	case !on.Even() || !on.Levels() || wishes.ordered(coll):
 	case coll == dtype.AllReduce || coll == dtype.AllGather || coll == dtype.ReduceScatter:
-		return "hierarchical.window." + overMessages(coll, rules.Hosts, bytes/int64(ranks)*int64(rules.Hosts))
+		return "hierarchical.window." + amongHosts(call, on)
 	}
-	without := *rules
-	without.Hosts, without.Windows = 0, false
-	return unmeasured(coll, ranks, bytes, &without)
+	return apart(call, on.Size(), wishes)
+}
+
+// amongHosts returns the algorithm between hosts, each of which is one rank of it.
+func amongHosts(call Call, on *topo.Group) string {
+	hosts := len(on.Hosts())
+	call.Bytes = call.Bytes / int64(on.Size()) * int64(hosts)
+	return overMessages(call, hosts)
 }
 
 // What a device is taken to cost, if nobody has measured it.
@@ -320,20 +311,19 @@ const fewPieces = 16
 
 // overHosts returns the algorithm for several hosts that have several ranks each, "" where an
 // algorithm without levels is better.
-func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
-	hosts := rules.hosts(ranks)
-	if hosts < 2 || hosts == ranks || !rules.Even && coll != dtype.AllReduce ||
-		rules.Determinism > 2 && coll.Reduces() {
+func overHosts(call Call, on *topo.Group, wishes *Wishes) string {
+	ranks, bytes := on.Size(), call.Bytes
+	if !on.Levels() || !on.Even() && call.Coll != dtype.AllReduce || wishes.ordered(call.Coll) {
 		return ""
 	}
-	switch coll {
+	switch call.Coll {
 	case dtype.AllReduce:
-		if bytes <= tiny && ranks <= fewRanks && ranks&(ranks-1) == 0 && rules.Even && rules.InOrder {
+		if bytes <= tiny && ranks <= fewRanks && ranks&(ranks-1) == 0 && on.Even() && on.InOrder() {
 			return "recursive_doubling"
 		}
 	case dtype.AllGather, dtype.ReduceScatter:
 	case dtype.AllToAll:
-		if ranks > manyRanks && rules.InOrder && bytes <= forwarded*int64(ranks) {
+		if ranks > manyRanks && on.InOrder() && bytes <= forwarded*int64(ranks) {
 			return "hierarchical"
 		}
 		return ""
@@ -341,10 +331,10 @@ func overHosts(coll dtype.Collective, ranks int, bytes int64, rules *Rules) stri
 		return ""
 	}
 	inner := "direct"
-	if rules.HostSlot > 0 && bytes <= fewPieces*int64(rules.HostSlot) {
+	if on.Slot() > 0 && bytes <= fewPieces*int64(on.Slot()) {
 		inner = "window"
 	}
-	return "hierarchical." + inner + "." + overMessages(coll, hosts, bytes/int64(ranks)*int64(hosts))
+	return "hierarchical." + inner + "." + amongHosts(call, on)
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

@@ -1,7 +1,8 @@
 // Package tune chooses the algorithm of a collective.
 //
 // The ranks of a group must choose the same algorithm, so the choice is a pure function of values
-// on which they have agreed. Measurements of a rank while the group runs never change it.
+// on which they have agreed: what the group runs on (topo.Group), and what the user wants (Wishes).
+// Measurements of a rank while the group runs never change it.
 //
 // # Tables
 //
@@ -25,10 +26,10 @@
 // writes such tables.
 //
 // The first row that fits and that the group can run is used. An algorithm that reads windows needs
-// a group with windows, and where Rules.Determinism asks for rank order other algorithms are passed
-// over. So each size has rows for those groups too. A row that no group would ever use is an error,
-// as are unknown algorithms and algorithms that make no plan for the ranks.
+// a group with windows, and where Wishes.Determinism asks for rank order other algorithms are
+// passed over. So each size has rows for those groups too. A row that no group would ever use is an
+// error, as are unknown algorithms and algorithms that make no plan for the ranks.
 //
-// The table of Rules comes first, then the library's table (default.table), then the rules for
+// The table of Wishes comes first, then the library's table (default.table), then the rules for
 // unmeasured calls, which the comment of Choose states.
 package tune

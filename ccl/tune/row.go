@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Condition is what a row requires of a yes-or-no property of a group.
@@ -161,11 +162,11 @@ func (e *entry) covers(later *entry) bool {
 		(!e.windows || later.windows) && (e.ordered || !later.ordered)
 }
 
-// fits reports whether e is for groups of the given number of ranks, and they can run it. Only
-// all_reduce has levels of hosts of unequal size.
-func (e *entry) fits(ranks int, rules *Rules) bool {
-	even := rules.Even || rules.Hosts < 2 || e.Coll == dtype.AllReduce
+// fits reports whether e is for a group, and the group can run it. Only all_reduce has levels of
+// hosts of unequal size.
+func (e *entry) fits(on *topo.Group, wishes *Wishes) bool {
+	ranks, even := on.Size(), e.Coll == dtype.AllReduce || on.Even()
 	return e.First <= ranks && ranks <= e.Last && (even || !e.levels) &&
-		(!e.windows || rules.Windows || e.levels && rules.HostSlot > 0) && (e.ordered || rules.Determinism < 3) &&
-		e.Oversubscribed.allows(rules.Oversubscribed) && e.Hosts.allows(rules.hosts(ranks))
+		(!e.windows || on.Windows() || e.levels && on.Slot() > 0) && (e.ordered || wishes.Determinism < 3) &&
+		e.Oversubscribed.allows(on.Oversubscribed()) && e.Hosts.allows(len(on.Hosts()))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // Table is a list of rows in the order in which they are tried. A nil Table has no rows.
@@ -70,13 +71,13 @@ func (t *Table) Hash() string {
 }
 
 // choose returns the algorithm of the first row that fits, "" if there is none.
-func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rules) string {
-	if t == nil || int(coll) >= len(t.each) {
+func (t *Table) choose(call Call, on *topo.Group, wishes *Wishes) string {
+	if t == nil || int(call.Coll) >= len(t.each) {
 		return ""
 	}
-	entries := t.each[coll]
+	entries := t.each[call.Coll]
 	for i := range entries {
-		if e := &entries[i]; bytes <= e.Bytes && e.fits(ranks, rules) {
+		if e := &entries[i]; call.Bytes <= e.Bytes && e.fits(on, wishes) {
 			return e.Algorithm
 		}
 	}
@@ -84,13 +85,13 @@ func (t *Table) choose(coll dtype.Collective, ranks int, bytes int64, rules *Rul
 }
 
 // of calls add with each row that a group may use.
-func (t *Table) of(ranks int, rules *Rules, add func(Row)) {
+func (t *Table) of(on *topo.Group, wishes *Wishes, add func(Row)) {
 	if t == nil {
 		return
 	}
 	for _, entries := range t.each {
 		for i := range entries {
-			if e := &entries[i]; e.fits(ranks, rules) {
+			if e := &entries[i]; e.fits(on, wishes) {
 				add(e.Row)
 			}
 		}

@@ -37,41 +37,42 @@ func TestTableChoice(t *testing.T) {
 		"all_to_all 2+  any any any bruck",
 		"barrier    2+  any 2+  any tree")
 	for _, test := range []struct {
-		coll  dtype.Collective
-		ranks int
-		bytes int64
-		rules Rules
-		want  string // "" for the choice without the table
+		coll   dtype.Collective
+		ranks  int
+		bytes  int64
+		on     kind
+		wishes Wishes
+		want   string // "" for the choice without the table
 	}{
-		{dtype.AllReduce, 2, 0, Rules{}, "one_shot"},
-		{dtype.AllReduce, 2, K, Rules{}, "one_shot"},
-		{dtype.AllReduce, 2, K, Rules{Oversubscribed: true}, "bcube"},
-		{dtype.AllReduce, 2, K, Rules{Oversubscribed: true, Determinism: 3}, "two_shot"},
-		{dtype.AllReduce, 2, K + 1, Rules{}, "two_shot"},
-		{dtype.AllReduce, 2, 8 * K, Rules{Hosts: 1}, "two_shot"},
-		{dtype.AllReduce, 2, 8*K + 1, Rules{}, ""},
-		{dtype.AllReduce, 3, 8, Rules{}, ""},
-		{dtype.AllReduce, 3, 8, Rules{Hosts: 1}, "rabenseifner"},
-		{dtype.AllReduce, 4, 1 << 50, Rules{Hosts: 1, Windows: true}, "two_shot_window"},
-		{dtype.AllReduce, 4, 8, Rules{Hosts: 1, Determinism: 4}, ""},
-		{dtype.AllReduce, 5, 8, Rules{Hosts: 1, Windows: true}, ""},
-		{dtype.AllReduce, 8, 8, Rules{Oversubscribed: true}, ""},
-		{dtype.AllReduce, 9, 8, Rules{Oversubscribed: true}, "naive"},
-		{dtype.AllReduce, 60000, K, Rules{Oversubscribed: true}, "naive"},
-		{dtype.AllReduce, 9, 8, Rules{}, ""},
-		{dtype.AllToAll, 2, 0, Rules{Determinism: 4}, "bruck"},
-		{dtype.AllToAll, 1, 0, Rules{}, ""},
-		{dtype.Barrier, 5, 0, Rules{}, "tree"},
-		{dtype.Barrier, 5, 0, Rules{Hosts: 1}, ""},
-		{dtype.Send, 5, 0, Rules{}, ""},
-		{dtype.AllReduce, 2, 0, Rules{Override: map[dtype.Collective]string{dtype.AllReduce: "ring"}}, "ring"},
+		{dtype.AllReduce, 2, 0, kind{}, Wishes{}, "one_shot"},
+		{dtype.AllReduce, 2, K, kind{}, Wishes{}, "one_shot"},
+		{dtype.AllReduce, 2, K, kind{crowded: true}, Wishes{}, "bcube"},
+		{dtype.AllReduce, 2, K, kind{crowded: true}, Wishes{Determinism: 3}, "two_shot"},
+		{dtype.AllReduce, 2, K + 1, kind{}, Wishes{}, "two_shot"},
+		{dtype.AllReduce, 2, 8 * K, kind{hosts: 1}, Wishes{}, "two_shot"},
+		{dtype.AllReduce, 2, 8*K + 1, kind{}, Wishes{}, ""},
+		{dtype.AllReduce, 3, 8, kind{}, Wishes{}, ""},
+		{dtype.AllReduce, 3, 8, kind{hosts: 1}, Wishes{}, "rabenseifner"},
+		{dtype.AllReduce, 4, 1 << 50, kind{hosts: 1, slot: 64}, Wishes{}, "two_shot_window"},
+		{dtype.AllReduce, 4, 8, kind{hosts: 1}, Wishes{Determinism: 4}, ""},
+		{dtype.AllReduce, 5, 8, kind{hosts: 1, slot: 64}, Wishes{}, ""},
+		{dtype.AllReduce, 8, 8, kind{crowded: true}, Wishes{}, ""},
+		{dtype.AllReduce, 9, 8, kind{crowded: true}, Wishes{}, "naive"},
+		{dtype.AllReduce, 60000, K, kind{crowded: true}, Wishes{}, "naive"},
+		{dtype.AllReduce, 9, 8, kind{}, Wishes{}, ""},
+		{dtype.AllToAll, 2, 0, kind{}, Wishes{Determinism: 4}, "bruck"},
+		{dtype.AllToAll, 1, 0, kind{}, Wishes{}, ""},
+		{dtype.Barrier, 5, 0, kind{}, Wishes{}, "tree"},
+		{dtype.Barrier, 5, 0, kind{hosts: 1}, Wishes{}, ""},
+		{dtype.Send, 5, 0, kind{}, Wishes{}, ""},
+		{dtype.AllReduce, 2, 0, kind{}, Wishes{Override: map[dtype.Collective]string{dtype.AllReduce: "ring"}}, "ring"},
 	} {
-		without := Choose(test.coll, test.ranks, test.bytes, test.rules)
-		test.rules.Table = own
-		if got := Choose(test.coll, test.ranks, test.bytes, test.rules); got != test.want &&
+		without := choose(test.coll, test.ranks, test.bytes, test.on, test.wishes)
+		test.wishes.Table = own
+		if got := choose(test.coll, test.ranks, test.bytes, test.on, test.wishes); got != test.want &&
 			(test.want != "" || got != without) {
 			t.Errorf("%v on %d ranks, %d bytes, %+v: %s, want %q (without: %s)",
-				test.coll, test.ranks, test.bytes, test.rules, got, test.want, without)
+				test.coll, test.ranks, test.bytes, test.on, got, test.want, without)
 		}
 	}
 }
@@ -170,7 +171,7 @@ func TestTableText(t *testing.T) {
 		t.Error("another table has the same hash")
 	}
 	var none *Table
-	if none.Rows() != nil || none.choose(dtype.AllReduce, 2, 8, &Rules{}) != "" {
+	if none.Rows() != nil || none.choose(Call{dtype.AllReduce, 8}, kind{}.of(2), &Wishes{}) != "" {
 		t.Error("nil has rows")
 	}
 }
@@ -202,50 +203,51 @@ func TestChoice(t *testing.T) {
 		"broadcast 2+ yes any any flat")
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 7, 8, 9, 16, 64, 100} {
-			for flags := range 32 {
-				rules := Rules{Oversubscribed: flags&1 != 0, Hosts: flags & 6 / 2, Windows: flags&4 != 0,
-					Determinism: 2 + flags>>3&1*2}
-				if flags&16 != 0 {
-					rules.Table = own
+			for flags := range 64 {
+				k, wishes := kind{crowded: flags&1 != 0, hosts: flags & 6 / 2, slot: flags & 8 << 16}, Wishes{
+					Determinism: 2 + flags>>4&1*2}
+				if flags&32 != 0 {
+					wishes.Table = own
 				}
+				on := k.of(ranks)
 				for _, size := range []int64{0, 8, 100, 1 << 10, 9999, 32 << 10, 1 << 20, 64 << 20, 1 << 50} {
-					name := Choose(coll, ranks, size, rules)
+					name := Choose(Call{coll, size}, on, &wishes)
 					for range 3 {
-						if again := Choose(coll, ranks, size, rules); again != name {
+						if again := Choose(Call{coll, size}, on, &wishes); again != name {
 							t.Fatalf("%s, then %s", name, again)
 						}
 					}
 					a, err := algo.Find(coll, name)
 					if err != nil {
-						t.Fatalf("%v on %d ranks, %d bytes, %+v: %v", coll, ranks, size, rules, err)
+						t.Fatalf("%v on %d ranks, %d bytes, %+v: %v", coll, ranks, size, k, err)
 					}
 					p, err := a.Make(plan.Spec{Coll: coll, Ranks: ranks})
-					if err != nil || p.Needs&plan.Gets != 0 && !rules.Windows ||
-						coll.Reduces() && rules.Determinism > 2 && a.Level < rankOrder {
-						t.Errorf("%v on %d ranks, %d bytes, %+v: %s, %v", coll, ranks, size, rules, name, err)
+					if err != nil || p.Needs&plan.Gets != 0 && on.Slot() == 0 ||
+						coll.Reduces() && wishes.Determinism > 2 && a.Level < rankOrder {
+						t.Errorf("%v on %d ranks, %d bytes, %+v: %s, %v", coll, ranks, size, k, name, err)
 					}
 				}
 			}
 		}
 	}
-	rules := Rules{Table: own, Hosts: 1}
-	if n := testing.AllocsPerRun(100, func() { Choose(dtype.AllReduce, 4, 1<<20, rules) }); n != 0 {
+	on, wishes := kind{hosts: 1}.of(4), &Wishes{Table: own}
+	if n := testing.AllocsPerRun(100, func() { Choose(Call{dtype.AllReduce, 1 << 20}, on, wishes) }); n != 0 {
 		t.Errorf("%v allocations a choice", n)
 	}
 }
 
 func TestRows(t *testing.T) {
-	rules := Rules{Table: table(t, "barrier 2 any 2+ any tree", "barrier 2 any 1 any dissemination",
+	wishes := Wishes{Table: table(t, "barrier 2 any 2+ any tree", "barrier 2 any 1 any dissemination",
 		"all_reduce 2 any any any two_shot_window", "all_reduce 2-9 any any any ring")}
-	list := func() (names []string) {
-		rules.Rows(2, func(r Row) { names = append(names, r.Algorithm) })
+	list := func(k kind) (names []string) {
+		wishes.Rows(k.of(2), func(r Row) { names = append(names, r.Algorithm) })
 		return names
 	}
-	if got := list(); !slices.Equal(got[:2], []string{"ring", "tree"}) {
+	if got := list(kind{}); !slices.Equal(got[:2], []string{"ring", "tree"}) {
 		t.Errorf("apart: %v", got)
 	}
-	rules.Windows, rules.Hosts = true, 1
-	if got := list(); !slices.Equal(got[:3], []string{"two_shot_window", "ring", "dissemination"}) {
+	want := []string{"two_shot_window", "ring", "dissemination"}
+	if got := list(kind{hosts: 1, slot: 64}); !slices.Equal(got[:3], want) {
 		t.Errorf("with windows: %v", got)
 	}
 }
@@ -275,7 +277,7 @@ func FuzzParseTable(f *testing.F) {
 			t.Fatalf("written as %q: %v", made.Text(), err)
 		}
 		for _, row := range made.Rows() {
-			name := Choose(row.Coll, row.First, row.Bytes, Rules{Table: made, Hosts: 1, Windows: true})
+			name := choose(row.Coll, row.First, row.Bytes, kind{hosts: 1, slot: 64}, Wishes{Table: made})
 			if _, err := algo.Find(row.Coll, name); err != nil {
 				t.Fatalf("%v: %v", row, err)
 			}
@@ -285,7 +287,8 @@ func FuzzParseTable(f *testing.F) {
 
 func BenchmarkChoose(b *testing.B) {
 	b.ReportAllocs()
+	on, wishes := kind{}.of(9), new(Wishes)
 	for b.Loop() {
-		Choose(dtype.AllReduce, 9, 1<<20, Rules{})
+		Choose(Call{dtype.AllReduce, 1 << 20}, on, wishes)
 	}
 }

@@ -9,11 +9,44 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
+// kind is a kind of group.
+type kind struct {
+	hosts   int // 0: each rank is one
+	slot    int
+	crowded bool // the ranks share one core
+}
+
+// of returns a group of that kind.
+func (k kind) of(ranks int) *topo.Group {
+	if k.hosts == 0 {
+		k.hosts = ranks
+	}
+	said := make([]topo.Rank, ranks)
+	for rank := range said {
+		said[rank] = topo.Rank{Number: rank, Size: ranks, Transports: []string{"shm"},
+			Place: topo.Place{Network: uint64(rank * k.hosts / ranks)}}
+		if k.crowded {
+			said[rank].Cores = "0"
+		}
+	}
+	g, err := topo.Agree(said)
+	if err != nil {
+		panic(err)
+	}
+	return g.WithSlot(k.slot)
+}
+
+// choose returns the choice for a group of a kind.
+func choose(coll dtype.Collective, ranks int, bytes int64, k kind, wishes Wishes) string {
+	return Choose(Call{coll, bytes}, k.of(ranks), &wishes)
+}
+
 // free returns the choice for calls that no row fits.
-func free(coll dtype.Collective, ranks int, bytes int64, rules Rules) string {
-	return unmeasured(coll, ranks, bytes, &rules)
+func free(coll dtype.Collective, ranks int, bytes int64, k kind, wishes Wishes) string {
+	return unmeasured(Call{coll, bytes}, k.of(ranks), &wishes)
 }
 
 func TestUnmeasured(t *testing.T) {
@@ -57,7 +90,7 @@ func TestUnmeasured(t *testing.T) {
 		{dtype.Barrier, 3, 0, "dissemination"},
 		{dtype.Send, 2, 4, ""},
 	} {
-		if got := free(test.coll, test.ranks, test.bytes, Rules{}); got != test.want {
+		if got := free(test.coll, test.ranks, test.bytes, kind{}, Wishes{}); got != test.want {
 			t.Errorf("%v on %d ranks, %d bytes: %s, want %s", test.coll, test.ranks, test.bytes, got, test.want)
 		}
 	}
@@ -68,9 +101,9 @@ func TestUnmeasured(t *testing.T) {
 func TestUnmeasuredExists(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{1, 2, 3, 4, 5, 8, 9, 64, 4096} {
-			last, changes := "", -1
+			last, changes, on := "", -1, kind{}.of(ranks)
 			for bytes := int64(0); bytes < 1<<40; bytes = bytes*2 + 1 {
-				name := free(coll, ranks, bytes, Rules{})
+				name := unmeasured(Call{coll, bytes}, on, &Wishes{})
 				if _, err := algo.Find(coll, name); err != nil {
 					t.Fatal(err)
 				}
@@ -112,8 +145,7 @@ func TestUnmeasuredManyHosts(t *testing.T) {
 		{dtype.AllToAll, 3, 24 * 32 * K, 1 << 20, "hierarchical"},
 		{dtype.AllToAll, 3, 24*32*K + 1, 0, "pairwise"},
 	} {
-		rules := Rules{Hosts: test.hosts, Even: true, InOrder: true, HostSlot: test.slot}
-		got := free(test.coll, 8*test.hosts, test.bytes, rules)
+		got := free(test.coll, 8*test.hosts, test.bytes, kind{hosts: test.hosts, slot: test.slot}, Wishes{})
 		if got != test.want {
 			t.Errorf("%v on %d hosts, %d bytes: %s, want %s", test.coll, test.hosts, test.bytes, got, test.want)
 		}
@@ -127,7 +159,7 @@ func TestUnmeasuredManyHosts(t *testing.T) {
 // except for large broadcasts.
 func TestUnmeasuredWindows(t *testing.T) {
 	for _, determinism := range []int{2, 3, 4} {
-		rules := Rules{Windows: true, Determinism: determinism}
+		k, wishes := kind{hosts: 1, slot: 1 << 20}, Wishes{Determinism: determinism}
 		for _, test := range []struct {
 			coll  dtype.Collective
 			ranks int
@@ -141,7 +173,7 @@ func TestUnmeasuredWindows(t *testing.T) {
 			{dtype.AllToAll, 4, 0, "window"}, {dtype.Barrier, 4, 0, "flags"},
 			{dtype.Broadcast, 4, 8, "window"}, {dtype.Broadcast, 4, 1 << 20, "binomial"},
 		} {
-			if got := free(test.coll, test.ranks, test.bytes, rules); got != test.want {
+			if got := free(test.coll, test.ranks, test.bytes, k, wishes); got != test.want {
 				t.Errorf("%v of %d bytes on %d ranks, level %d: %s, want %s",
 					test.coll, test.bytes, test.ranks, determinism, got, test.want)
 			}
@@ -163,13 +195,13 @@ func TestUnmeasuredReduce(t *testing.T) {
 			{2, 1 << 30, true, short}, {3, 64 << 10, true, short}, {3, 64<<10 + 1, true, "window"},
 			{64, 1 << 30, true, "window"}, {8, 1 << 20, false, short},
 		} {
-			rules := Rules{Windows: true, Oversubscribed: test.shared, Determinism: determinism}
-			if got := free(dtype.Reduce, test.ranks, test.bytes, rules); got != test.want {
+			k, wishes := kind{hosts: 1, slot: 1 << 20, crowded: test.shared}, Wishes{Determinism: determinism}
+			if got := free(dtype.Reduce, test.ranks, test.bytes, k, wishes); got != test.want {
 				t.Errorf("%d bytes on %d ranks, cores are shared %v, level %d: %s, want %s",
 					test.bytes, test.ranks, test.shared, determinism, got, test.want)
 			}
-			rules.Windows = false
-			if got := free(dtype.Reduce, test.ranks, test.bytes, rules); got != short {
+			k.slot = 0
+			if got := free(dtype.Reduce, test.ranks, test.bytes, k, wishes); got != short {
 				t.Errorf("%d bytes on %d ranks without windows, level %d: %s, want %s",
 					test.bytes, test.ranks, determinism, got, short)
 			}
@@ -183,7 +215,7 @@ func TestDeterminism(t *testing.T) {
 		for _, coll := range dtype.Collectives() {
 			for _, ranks := range []int{1, 2, 5, 64} {
 				for _, bytes := range []int64{0, 8, 1 << 20, 1 << 40} {
-					name := Choose(coll, ranks, bytes, Rules{Determinism: level})
+					name := choose(coll, ranks, bytes, kind{}, Wishes{Determinism: level})
 					a, err := algo.Find(coll, name)
 					if err != nil {
 						t.Fatal(err)
@@ -196,8 +228,8 @@ func TestDeterminism(t *testing.T) {
 			}
 		}
 	}
-	if got := Choose(dtype.AllReduce, 4, 1<<20, Rules{Determinism: 2}); got !=
-		Choose(dtype.AllReduce, 4, 1<<20, Rules{}) {
+	if got := choose(dtype.AllReduce, 4, 1<<20, kind{}, Wishes{Determinism: 2}); got !=
+		choose(dtype.AllReduce, 4, 1<<20, kind{}, Wishes{}) {
 		t.Errorf("level 2 is no restriction, but chose %s", got)
 	}
 }
@@ -213,11 +245,11 @@ func TestOverride(t *testing.T) {
 	if !maps.Equal(override, want) {
 		t.Errorf("got %v, want %v", override, want)
 	}
-	if got := Choose(dtype.AllReduce, 2, 8, Rules{Override: override}); got != "ring" {
+	if got := choose(dtype.AllReduce, 2, 8, kind{}, Wishes{Override: override}); got != "ring" {
 		t.Errorf("all_reduce: %s in spite of the override", got)
 	}
-	if got := Choose(dtype.ReduceScatter, 2, 8, Rules{Override: override}); got !=
-		Choose(dtype.ReduceScatter, 2, 8, Rules{}) {
+	if got := choose(dtype.ReduceScatter, 2, 8, kind{}, Wishes{Override: override}); got !=
+		choose(dtype.ReduceScatter, 2, 8, kind{}, Wishes{}) {
 		t.Errorf("reduce_scatter: %s, though it is not overridden", got)
 	}
 	text := FormatOverride(override)
@@ -275,10 +307,11 @@ func TestChooseOnDevice(t *testing.T) {
 		{2, 0, 0, 192_000}, {2, 1.2e10, 0, 192_000}, {2, 3e11, 0, 4_800_000}, {3, 0, 0, 89_999}, {8, 0, 0, 39_183},
 		{8, 2.5e10, 0, 81_632}, {8, 4.5e11, 0, 1_469_387}, {8, 4.5e11, 2e-07, 646_530}, {64, 2.5e10, 0, 53_212},
 	} {
-		rules := Rules{Device: true, DeviceRate: c.rate, DeviceWord: c.word}
+		on := topo.Spread(c.ranks, 1).WithDevices(topo.Devices{Rate: c.rate, Word: c.word})
+		wishes := Wishes{}
 		check := func(coll dtype.Collective, bytes int64, want string) {
 			t.Helper()
-			if got := Choose(coll, c.ranks, bytes, rules); got != want {
+			if got := Choose(Call{coll, bytes}, on, &wishes); got != want {
 				t.Errorf("%+v: %v of %d bytes is %s, want %s", c, coll, bytes, got, want)
 			}
 		}
@@ -287,7 +320,7 @@ func TestChooseOnDevice(t *testing.T) {
 		check(dtype.AllReduce, c.last+1, "two_shot_window")
 		check(dtype.AllReduce, 1<<30, "two_shot_window")
 		check(dtype.AllGather, 100, "window")
-		rules.Override = map[dtype.Collective]string{dtype.AllReduce: "two_shot_window"}
+		wishes.Override = map[dtype.Collective]string{dtype.AllReduce: "two_shot_window"}
 		check(dtype.AllReduce, 1, "two_shot_window")
 	}
 }
@@ -297,24 +330,23 @@ func TestChooseOnDevice(t *testing.T) {
 func TestChooseOnDevicesOfHosts(t *testing.T) {
 	for _, c := range []struct {
 		hosts, determinism int
-		even               bool
 		coll               dtype.Collective
 		bytes              int64
 		want               string
 	}{
-		{2, 2, true, dtype.AllReduce, 1 << 10, "hierarchical.window.direct"},
-		{2, 2, true, dtype.AllReduce, 16 << 20, "hierarchical.window.ring"},
-		{4, 2, true, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
-		{4, 2, true, dtype.ReduceScatter, 1 << 10, "hierarchical.window.direct"},
-		{2, 4, true, dtype.AllReduce, 16 << 20, "two_shot"},
-		{2, 4, true, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
-		{3, 2, false, dtype.AllReduce, 16 << 20, "ring"},
-		{8, 2, true, dtype.AllReduce, 16 << 20, "ring"},
-		{2, 2, true, dtype.AllToAll, 16 << 20, "linear"},
-		{2, 2, true, dtype.Broadcast, 100, "binomial"},
+		{2, 2, dtype.AllReduce, 1 << 10, "hierarchical.window.direct"},
+		{2, 2, dtype.AllReduce, 16 << 20, "hierarchical.window.ring"},
+		{4, 2, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
+		{4, 2, dtype.ReduceScatter, 1 << 10, "hierarchical.window.direct"},
+		{2, 4, dtype.AllReduce, 16 << 20, "two_shot"},
+		{2, 4, dtype.AllGather, 16 << 20, "hierarchical.window.ring"},
+		{3, 2, dtype.AllReduce, 16 << 20, "ring"},
+		{8, 2, dtype.AllReduce, 16 << 20, "ring"},
+		{2, 2, dtype.AllToAll, 16 << 20, "linear"},
+		{2, 2, dtype.Broadcast, 100, "binomial"},
 	} {
-		rules := Rules{Device: true, Hosts: c.hosts, Even: c.even, Determinism: c.determinism}
-		if got := Choose(c.coll, 8, c.bytes, rules); got != c.want {
+		on, wishes := topo.Spread(8, c.hosts).WithDevices(topo.Devices{}), &Wishes{Determinism: c.determinism}
+		if got := Choose(Call{c.coll, c.bytes}, on, wishes); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -26,7 +26,7 @@ type inOrder struct {
 	now   int
 }
 
-func (o *inOrder) Choose(coll dtype.Collective, _ int, _ int64) int {
+func (o *inOrder) Choose(coll dtype.Collective, _ int64) int {
 	if o.plans[o.now].Spec.Coll == coll {
 		return o.now
 	}

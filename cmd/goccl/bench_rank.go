@@ -30,16 +30,16 @@ func benchRank(args []string) error {
 	if err != nil {
 		return err
 	}
-	node, err := ccl.NewNode(opts)
+	node, err := ccl.NewNode(opts.NodeOptions)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	spec.node = node
 	if spec.Candidates != nil {
-		return tuneRank(node, &spec, opts)
+		return tuneRank(node, &spec, opts.GroupOptions)
 	}
-	comms, err := joinRanks(node, &spec, opts)
+	comms, err := joinRanks(node, &spec, opts.GroupOptions)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func benchRank(args []string) error {
 // joinRanks creates one group for each of the options: it prints this rank's addresses, reads the
 // addresses of all ranks, and joins. It returns once all ranks have joined, as rendezvous of
 // frameworks do: ranks that begin early would take the cores from the others.
-func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.Options) ([]*ccl.Communicator, error) {
+func joinRanks(node *ccl.Node, spec *benchSpec, each ...ccl.GroupOptions) ([]*ccl.Communicator, error) {
 	endpoints, mine := make([]*ccl.Endpoint, len(each)), make([]json.RawMessage, len(each))
 	for i, opts := range each {
 		var err error

@@ -182,7 +182,7 @@ func routeOf(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (route string
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	ranks := max(2, len(devices))
-	node, comms, err := ccl.Local(ctx, ranks, opts)
+	node, comms, err := ccl.Local(ctx, ranks, opts.GroupOptions)
 	if err != nil {
 		return "", false, err
 	}
@@ -213,7 +213,7 @@ func joinOn(comm *ccl.Communicator, d cuda.Driver, device int, opts ccl.Options)
 	if err != nil {
 		return nil, err
 	}
-	window, err := ccl.NewDeviceWindow(c, opts, comm.Size())
+	window, err := ccl.NewDeviceWindow(c, opts.GroupOptions, comm.Size())
 	if err != nil {
 		return nil, errors.Join(err, c.Release())
 	}

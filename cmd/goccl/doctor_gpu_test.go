@@ -55,13 +55,13 @@ func TestDoctorOfOneGPU(t *testing.T) {
 	require.Len(t, found, 4)
 
 	poor := cudatest.Options{Faults: cudatest.Faults{NoDescriptors: true}}
-	found = doctorOn(t, poor, ccl.Options{CudaRoute: "windows"})
+	found = doctorOn(t, poor, ccl.Options{GroupOptions: ccl.GroupOptions{CudaRoute: "windows"}})
 	require.Equal(t, topo.Missing, found["GPU 0"].State)
 	require.Contains(t, found["GPU 0"].Hint, "cannot be shared")
 	require.Equal(t, topo.Missing, found["GPU route"].State)
 	require.Contains(t, found["GPU route"].Value, "cannot share its memory")
 
-	found = doctorOn(t, cudatest.Options{}, ccl.Options{CudaRoute: "staged"})
+	found = doctorOn(t, cudatest.Options{}, ccl.Options{GroupOptions: ccl.GroupOptions{CudaRoute: "staged"}})
 	require.Equal(t, "staged; no better route: GOCCL_CUDA_ROUTE=staged was set", found["GPU route"].Value)
 }
 

@@ -38,8 +38,8 @@ func TestDoctorOfAdaptersAndGPUs(t *testing.T) {
 	require.Equal(t, []string{"GPU 0 with fake_0:1, fake_1:1, fake_1:2: " + used,
 		"GPU 1 with fake_0:1, fake_1:1, fake_1:2: " + used}, found(ccl.Options{}))
 	require.Equal(t, []string{"GPU 0 with fake_1:2: " + used, "GPU 1 with fake_1:2: " + used},
-		found(ccl.Options{IBHCA: "=fake_1:2"}))
-	require.Empty(t, found(ccl.Options{IBHCA: "=fake_9"}))
+		found(ccl.Options{NodeOptions: ccl.NodeOptions{IBHCA: "=fake_1:2"}}))
+	require.Empty(t, found(ccl.Options{NodeOptions: ccl.NodeOptions{IBHCA: "=fake_9"}}))
 
 	n.Refuse(0, "RegisterDMABuf", 2, nil) // that of the second adapter for the first GPU
 	lines := found(ccl.Options{})

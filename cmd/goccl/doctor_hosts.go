@@ -77,13 +77,13 @@ func doctorHosts(asJSON bool, out io.Writer) error {
 	if opts.Debug == "" {
 		opts.Debug = "INFO" // the wires between hosts that have several, and how ranks are joined
 	}
-	node, err := ccl.NewNode(opts)
+	node, err := ccl.NewNode(opts.NodeOptions)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	endpoint, err := node.Open(ccl.Config{
-		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts})
+		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts.GroupOptions})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func doctorHosts(asJSON bool, out io.Writer) error {
 
 func printPaths(comm *ccl.Communicator, rows []pathRow, out io.Writer) error {
 	var sizes []string
-	for _, ranks := range comm.Hosts() {
+	for _, ranks := range comm.Group().Hosts() {
 		sizes = append(sizes, strconv.Itoa(len(ranks)))
 	}
 	fmt.Fprintf(out, "%d ranks; those that share memory: %s\n", comm.Size(), strings.Join(sizes, " + "))
@@ -139,7 +139,7 @@ func printPaths(comm *ccl.Communicator, rows []pathRow, out io.Writer) error {
 func measurePaths(comm *ccl.Communicator) (rows []pathRow, err error) {
 	ctx := context.Background()
 	var first []int
-	for _, ranks := range comm.Hosts() {
+	for _, ranks := range comm.Group().Hosts() {
 		first = append(first, slices.Min(ranks))
 	}
 	for i, from := range first {

@@ -46,10 +46,10 @@ func TestDoctorOfAdapters(t *testing.T) {
 	require.Equal(t, topo.Info, found["RDMA fake_2:2"].State)
 	require.NotContains(t, found["RDMA fake_2:2"].Value, ", used")
 
-	found = adaptersOn(t, two, ccl.Options{IBHCA: "=fake_1:2"})
+	found = adaptersOn(t, two, ccl.Options{NodeOptions: ccl.NodeOptions{IBHCA: "=fake_1:2"}})
 	require.Contains(t, found["RDMA fake_1:2"].Value, ", used")
 
-	found = adaptersOn(t, two, ccl.Options{IBHCA: "=fake_0:2"})
+	found = adaptersOn(t, two, ccl.Options{NodeOptions: ccl.NodeOptions{IBHCA: "=fake_0:2"}})
 	require.Equal(t, topo.Missing, found["RDMA"].State)
 	require.Contains(t, found["RDMA"].Value, "fake_0:2 is down")
 

@@ -167,7 +167,8 @@ func chooseCells(faultList, collList, roadList, rankList string) (all []drillCel
 }
 
 func (c drillCell) exists(f *drillFault) bool {
-	return (f.applies == nil || f.applies(c.Coll)) && (f.roads == nil || slices.Contains(f.roads, c.Road))
+	return (f.applies == nil || f.applies(c.Coll)) && (f.roads == nil || slices.Contains(f.roads, c.Road)) &&
+		(f.deaths == 0 || c.Ranks >= manyRanks)
 }
 
 // choose returns the names of a list, all if it is empty.
@@ -187,16 +188,22 @@ func choose(what, list string, names []string) ([]string, error) {
 	return chosen, nil
 }
 
+// manyRanks is the least number of ranks where several die.
+const manyRanks = 6
+
 // inPart reports whether a cell is of the part that CI runs: every fault with all_reduce (or the
-// first collective that can have it) among 3 ranks on every road, and of the others one in partOf,
-// so that each fault meets several collectives.
+// first collective that can have it) among 3 ranks (or manyRanks) on every road, and of the others
+// one in partOf, so that each fault meets several collectives.
 func (c drillCell) inPart() bool {
 	const partOf = 7
-	first := dtype.AllReduce
+	first, ranks := dtype.AllReduce, 3
+	if faultNamed(c.Fault).deaths > 0 {
+		ranks = manyRanks
+	}
 	if !(drillCell{c.Fault, first, c.Road, c.Ranks}).exists(faultNamed(c.Fault)) {
 		first = dtype.Broadcast
 	}
-	return c.Coll == first && c.Ranks == 3 ||
+	return c.Coll == first && c.Ranks == ranks ||
 		(faultIndex(c.Fault)+2*int(c.Coll)+3*slices.Index(roads, c.Road)+c.Ranks)%partOf == 0
 }
 

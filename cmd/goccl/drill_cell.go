@@ -63,6 +63,16 @@ func collName(coll dtype.Collective) string {
 func (c drillCell) culprit() int { return (2*int(c.Coll) + faultIndex(c.Fault) + c.Ranks/3) % c.Ranks }
 func (c drillCell) root() int    { return int(c.Coll) % c.Ranks }
 
+// culprits returns all ranks that have the fault, as far from each other as can be.
+func (c drillCell) culprits() (all []int) {
+	n := max(1, faultNamed(c.Fault).deaths)
+	for i := range n {
+		all = append(all, (c.culprit()+i*c.Ranks/n)%c.Ranks)
+	}
+	slices.Sort(all)
+	return all
+}
+
 // host returns where a rank runs.
 func (c drillCell) host(rank int) int { return 2 * rank / c.Ranks }
 
@@ -79,7 +89,7 @@ func (c drillCell) elements() int64 {
 type outcome struct {
 	Name       string          `json:"name"` // of the cell
 	Cell       drillCell       `json:"cell"`
-	Culprit    int             `json:"culprit"`
+	Culprits   []int           `json:"culprits"`
 	Passed     bool            `json:"passed"`
 	Stalls     []time.Duration `json:"stalls,omitempty"` // of the machine, in earlier runs of the cell
 	Slowest    time.Duration   `json:"slowest"`          // of the ranks that had to notice
@@ -115,7 +125,8 @@ type stage struct {
 	deadline time.Time
 	event    time.Time         // when the fault happened
 	later    map[int]time.Time // when it did for some ranks
-	culprit  int
+	culprit  int               // where one rank has the fault: that one
+	culprits []int             // all of them
 	others   []int
 	wrong    []string
 }
@@ -126,11 +137,11 @@ func (d *driller) perform(lane int, c drillCell) *outcome {
 	s := &stage{
 		ctx: d.ctx, lane: lane, cell: c, fault: faultNamed(c.Fault), timeout: d.timeout, self: d.self, folder: d.folder,
 		base:  d.options,
-		event: begun, deadline: begun.Add(cellLimit), culprit: c.culprit(), later: map[int]time.Time{},
-		relays: map[int]*relayed{},
+		event: begun, deadline: begun.Add(cellLimit), culprit: c.culprit(), culprits: c.culprits(),
+		later: map[int]time.Time{}, relays: map[int]*relayed{},
 	}
 	for rank := range c.Ranks {
-		if rank != s.culprit {
+		if !slices.Contains(s.culprits, rank) {
 			s.others = append(s.others, rank)
 		}
 	}
@@ -434,7 +445,7 @@ func endText(end *rankEnd) string {
 
 // verdict judges what the ranks have said.
 func (s *stage) verdict() *outcome {
-	o := &outcome{Name: s.cell.String(), Cell: s.cell, Culprit: s.culprit, Complaints: s.wrong}
+	o := &outcome{Name: s.cell.String(), Cell: s.cell, Culprits: s.culprits, Complaints: s.wrong}
 	for _, a := range s.actors {
 		t := &testimony{Rank: a.rank}
 		if ended, ok := a.said[wordEnded]; ok {

@@ -42,6 +42,7 @@ type drillFault struct {
 	roads     []string                         // nil: all
 	applies   func(coll dtype.Collective) bool // nil: to all
 	wire      bool                             // it is one of a path, and not of a rank
+	deaths    int                              // how many ranks have it; 0 for one
 	relay     bool                             // TCP passes through relays
 	// cast changes what a rank is told, which is one round.
 	cast func(s *stage, rank int, spec *drillSpec, opts *ccl.Options)
@@ -190,7 +191,7 @@ func drillFaults() []*drillFault {
 	for _, what := range []string{differSize, differType, differOp, differRoot, differCall} {
 		all = append(all, mismatch(what))
 	}
-	return append(all,
+	all = append(all,
 		&drillFault{
 			name: "abort", doc: "one rank aborts the group; another one is late",
 			cast: partOfCulprit(partAbort), act: func(s *stage) error {
@@ -211,7 +212,16 @@ func drillFaults() []*drillFault {
 		full(limitDescriptors, "one rank has no descriptor left when it joins", `too many open files`),
 		full(limitMemory, "one rank may map 12 MiB more than it has when it begins", `memory`),
 		full(limitFiles, "one rank may write no file, and so cannot make segments of shared memory", `file too large`),
+		&drillFault{
+			name: "kill-two", doc: "two ranks are killed at once while all others wait for them",
+			deaths: 2, cast: absent, act: killWaited, expects: afterDeath,
+		},
+		&drillFault{
+			name: "kill-three", doc: "three ranks are killed at once somewhere within a loop of calls",
+			deaths: 3, cast: loop, act: killLooping, expects: afterDeath,
+		},
 	)
+	return append(all, shrinkFaults()...)
 }
 
 // fullFault is the name of the fault of a limit.
@@ -233,7 +243,7 @@ func codes(all ...fault.Code) (texts []string) {
 }
 
 func absent(s *stage, rank int, spec *drillSpec, _ *ccl.Options) {
-	if rank == s.culprit {
+	if slices.Contains(s.culprits, rank) {
 		spec.Part = partAbsent
 	}
 }
@@ -284,14 +294,16 @@ func (s *stage) somewhere() error {
 
 func (s *stage) kill() error {
 	s.event = time.Now()
-	if err := s.signal(s.culprit, syscall.SIGKILL); err != nil {
-		return err
+	for _, rank := range s.culprits {
+		if err := s.signal(rank, syscall.SIGKILL); err != nil {
+			return err
+		}
 	}
 	return s.await(wordEnded, s.others...)
 }
 
 func afterDeath(s *stage, rank int) *expectation {
-	if rank == s.culprit {
+	if slices.Contains(s.culprits, rank) {
 		return nil
 	}
 	// Only on one host can a rank know how another one has ended.
@@ -299,7 +311,7 @@ func afterDeath(s *stage, rank int) *expectation {
 	if s.cell.Road != roadShm {
 		how += `|its process died or was killed|its process or host died|refuses new connections`
 	}
-	return &expectation{codes: codes(fault.PeerLost), culprits: []int{s.culprit}, within: deathLimit,
+	return &expectation{codes: codes(fault.PeerLost), culprits: s.culprits, within: deathLimit,
 		evidence: regexp.MustCompile(how)}
 }
 

@@ -25,6 +25,7 @@ type expectation struct {
 	lives    bool           // the group goes on: a later call ends well
 	orWell   bool           // it may also end well
 	orNext   bool           // it may end well, and then a later call must fail so: all that it needs had arrived
+	former   bool           // a later call fails with what has ended the former group
 	anyone   bool           // whoever is named: this rank differs from all others
 }
 
@@ -69,6 +70,7 @@ func (e *expectation) judge(t *testimony) (wrong []string) {
 		case alive, next:
 		case later == nil:
 			complain("a later call of a group that has failed ends well")
+		case e.former:
 		case t.End.Error != nil && !later.like(t.End.Error) && !(e.some && e.names(later)):
 			complain("a later call fails with another error: %s", later.Text)
 		case t.After.Took > laterLimit:

@@ -138,7 +138,11 @@ func (p *drillPrinter) tell(o *outcome) {
 	}
 	who := ""
 	if !faultNamed(o.Cell.Fault).wire {
-		who = fmt.Sprintf(", rank %d has the fault", o.Culprit)
+		verb := "has"
+		if len(o.Culprits) > 1 {
+			verb = "have"
+		}
+		who = fmt.Sprintf(", %s %s the fault", ranksText(o.Culprits), verb)
 	}
 	fmt.Fprintf(p.out, "  %v%s: %s in %s\n", o.Cell, who, verdict, seconds(o.Took))
 	for _, what := range o.Complaints {

@@ -57,8 +57,9 @@ type drillSpec struct {
 	Part     string           `json:"part"`
 	Differs  string           `json:"differs,omitempty"` // what is different in this rank's calls; see differ
 	Limit    string           `json:"limit,omitempty"`
-	Pause    time.Duration    `json:"pause,omitempty"` // before each round
-	Child    string           `json:"child,omitempty"` // the descriptors that a child of it holds
+	Pause    time.Duration    `json:"pause,omitempty"`   // before each round
+	Child    string           `json:"child,omitempty"`   // the descriptors that a child of it holds
+	Without  []int            `json:"without,omitempty"` // whom it leaves out when it shrinks the group
 }
 
 // said is a line that a rank prints.
@@ -245,13 +246,13 @@ func (r *player) join(in *bufio.Reader) error {
 			return err
 		}
 	}
-	node, err := ccl.NewNode(opts)
+	node, err := ccl.NewNode(opts.NodeOptions)
 	if err != nil {
 		return err
 	}
 	node.Track(r.sockets.note)
 	endpoint, err := node.Open(ccl.Config{
-		Name: "drill", Rank: r.spec.Rank, Size: r.spec.Ranks, Timeout: time.Minute, Options: opts})
+		Name: "drill", Rank: r.spec.Rank, Size: r.spec.Ranks, Timeout: time.Minute, Options: opts.GroupOptions})
 	if err != nil {
 		node.Close()
 		return err
@@ -305,6 +306,8 @@ func (r *player) play(end *rankEnd) error {
 		defer stop()
 	case partLoop, partTogether:
 		return r.repeat(end)
+	case partShrink:
+		return r.shrink(r.repeat(end), end)
 	}
 	r.say(said{Word: wordCalling})
 	return r.drill.round(ctx, end)
@@ -321,7 +324,7 @@ func (r *player) repeat(end *rankEnd) error {
 		if end.Rounds == 3 {
 			r.say(said{Word: wordUnderWay})
 		}
-		if r.spec.Part == partLoop {
+		if r.spec.Part != partTogether {
 			continue
 		}
 		stop := []int32{0}

@@ -141,7 +141,12 @@ func TestDrillCells(t *testing.T) {
 	for _, c := range all {
 		require.False(t, seen[c], "%v", c)
 		seen[c] = true
-		require.Less(t, c.culprit(), c.Ranks)
+		require.Contains(t, c.culprits(), c.culprit())
+		require.Len(t, c.culprits(), max(1, faultNamed(c.Fault).deaths))
+		for i, rank := range c.culprits() {
+			require.Less(t, rank, c.Ranks)
+			require.False(t, i > 0 && rank <= c.culprits()[i-1])
+		}
 		require.Less(t, c.root(), c.Ranks)
 	}
 	part := map[string]map[string]bool{}
@@ -188,7 +193,7 @@ func TestDrillMatrix(t *testing.T) {
 		if c.Road == roadHosts {
 			continue
 		}
-		o := &outcome{Cell: c, Passed: c.Fault == "kill", Slowest: 30 * time.Millisecond}
+		o := &outcome{Cell: c, Culprits: []int{0}, Passed: c.Fault == "kill", Slowest: 30 * time.Millisecond}
 		if c.Coll == dtype.Barrier {
 			o.Stalls = []time.Duration{300 * time.Millisecond}
 		}

@@ -36,7 +36,7 @@ func TestWrongUse(t *testing.T) {
 		"bench --op send --ranks 1":   "--ranks 1: want 2 to 256",
 		"bench --min 1M --max 1K":     "are not a range",
 		"bench --min x":               `size "x"`,
-		"bench --transport pigeon":    "pigeon is not one of",
+		"bench --transport pigeon":    "GOCCL_TRANSPORT=pigeon: want auto, shm, rdma or tcp",
 		"bench --algo all_reduce=bad": "bad",
 		"bench --root 5":              "--root 5 of 2 ranks",
 		"bench extra":                 "takes no arguments",
@@ -123,8 +123,12 @@ func TestBench(t *testing.T) {
 // docs/options.md contains the table of ccl.OptionHelp.
 func TestOptionsPage(t *testing.T) {
 	const page = "../../docs/options.md"
-	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one group from Python.\n" +
-		"An unknown `GOCCL_` variable is an error.\n\n" + ccl.OptionHelp()
+	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one " +
+		"group from Python.\nAn unknown `GOCCL_` variable is an error.\n\n" +
+		"Where the first group of a process decides, a later group that asks for something else runs with what there " +
+		"is, and a\nWARN names both values. In Go these are the `NodeOptions` that `NewNode` gets, all others are " +
+		"`GroupOptions`.\n\n" +
+		ccl.OptionHelp()
 	if *rewrite {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/tests/hosts"
@@ -194,23 +195,14 @@ type tableWriter struct {
 // measure runs the candidates of one collective.
 func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) (*measured, error) {
 	began := time.Now()
-	layout := w.layout(ranks)
-	m := &measured{
-		coll: coll, ranks: ranks, candidates: candidates(coll, layout, w.shared, exec.PlanChannels),
-		rules: tune.Rules{Oversubscribed: ranks > park.Cores()},
+	on, err := w.group(ranks)
+	if err != nil {
+		return nil, err
 	}
+	m := &measured{coll: coll, on: on, candidates: candidates(coll, on, w.shared, exec.PlanChannels)}
 	var prefix func(int) []string
-	switch {
-	case w.hosts > 1:
+	if w.hosts > 1 {
 		prefix = func(rank int) []string { return hosts.In(rank * w.hosts / ranks) }
-		m.rules.Even, m.rules.InOrder = true, true
-		if m.rules.Hosts = w.hosts; !w.shared {
-			m.rules.Hosts = 0
-		} else if w.hosts < ranks {
-			m.rules.HostSlot = w.slot
-		}
-	case w.shared:
-		m.rules.Hosts, m.rules.Even, m.rules.Windows = 1, true, true
 	}
 	spec.Coll, spec.Ranks = coll, ranks
 	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
@@ -242,19 +234,22 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 	return m, nil
 }
 
-// layout returns the ranks of each host. Ranks that share no memory are hosts of their own.
-func (w *tableWriter) layout(ranks int) (all [][]int) {
-	each := ranks / w.hosts
-	if !w.shared {
-		each = 1
-	}
-	for rank := range ranks {
-		if rank%each == 0 {
-			all = append(all, nil)
+// group returns what the library will know of the group that is measured: its ranks are spread over
+// network namespaces of this machine.
+func (w *tableWriter) group(ranks int) (*topo.Group, error) {
+	said := make([]topo.Rank, ranks)
+	for rank := range said {
+		said[rank] = topo.Rank{Number: rank, Size: ranks, Place: topo.Place{Network: uint64(rank * w.hosts / ranks)},
+			Cores: park.Affinity().String(), Usable: park.Cores(), Slot: w.slot}
+		if w.shared {
+			said[rank].Transports = []string{"shm"}
 		}
-		all[len(all)-1] = append(all[len(all)-1], rank)
 	}
-	return all
+	on, err := topo.Agree(said)
+	if err == nil && len(on.Hosts()) < ranks {
+		on = on.WithSlot(on.Room())
+	}
+	return on, err
 }
 
 // head writes where the table comes from.
@@ -278,7 +273,7 @@ func (w *tableWriter) add(m *measured) {
 	picked := m.pick()
 	table := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%v, %d ranks\tsize (B)\talgorithm\ttime (µs)\tnext\tof that\twithout this\tof that\n",
-		m.coll, m.ranks)
+		m.coll, m.on.Size())
 	for s, size := range m.sizes {
 		i := picked[s][0]
 		fmt.Fprintf(table, "\t%d\t%s\t%.2f\t", size, m.candidates[i].name, m.times[s][i].median()*1e6)
@@ -294,7 +289,7 @@ func (w *tableWriter) add(m *measured) {
 	fmt.Fprintln(table)
 	table.Flush()
 	w.text.WriteString("\n")
-	for _, b := range m.bands(firstRanks(m.ranks, w.ranks)) {
+	for _, b := range m.bands(firstRanks(m.on.Size(), w.ranks)) {
 		for s := b.first; s <= b.last; s++ {
 			i, next := b.winners[0], m.runnerUp(s, b.winners[0])
 			fmt.Fprintf(&w.text, "# %d B: %s %.2f µs", m.sizes[s], m.candidates[i].name, m.times[s][i].median()*1e6)

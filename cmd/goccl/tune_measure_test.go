@@ -30,7 +30,7 @@ func TestTuneMeasureRefuses(t *testing.T) {
 		"--repeat 2":                      "--repeat must be 3 or more",
 		"--runs 0":                        "--runs more than zero",
 		"--block 0s":                      "--block",
-		"--transport pigeon":              "pigeon is not one of",
+		"--transport pigeon":              "GOCCL_TRANSPORT=pigeon: want auto, shm, rdma or tcp",
 		"--hosts 0":                       "--hosts 0: want 1 to 64",
 		"--hosts 2 --ranks 4,5":           "5 ranks cannot be spread evenly over --hosts 2",
 		"--hosts 2 --rate fast":           "--rate fast: want a number",

@@ -34,8 +34,8 @@ const (
 
 // tuneRank is one rank that compares algorithms: it has a group for each algorithm; the groups take
 // turns on the same buffers.
-func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.Options) error {
-	each := []ccl.Options{opts} // the first group carries the control messages of the measurement
+func tuneRank(node *ccl.Node, spec *benchSpec, opts ccl.GroupOptions) error {
+	each := []ccl.GroupOptions{opts} // the first group carries the control messages of the measurement
 	for _, name := range spec.Candidates {
 		own := opts
 		own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)

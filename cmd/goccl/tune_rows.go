@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -30,12 +31,10 @@ type candidate struct {
 	ordered bool // it reduces in the order of the ranks, or not at all
 }
 
-// candidates returns the algorithms of a collective that run on a group whose ranks are spread over
-// hosts, with the links that groups have. On several hosts of several ranks, those with levels are
-// among them.
-func candidates(coll dtype.Collective, hosts [][]int, shared bool, channels int) (all []candidate) {
-	ranks := len(hosts) * len(hosts[0])
-	levels := len(hosts) > 1 && len(hosts) < ranks
+// candidates returns the algorithms of a collective that run on a group with the links that groups
+// have. On several hosts of several ranks, those with levels are among them.
+func candidates(coll dtype.Collective, on *topo.Group, shared bool, channels int) (all []candidate) {
+	levels := on.Levels()
 	each, pairs := algo.For(coll), algo.Variants(coll, 2)
 	if levels {
 		each = append(slices.Clip(each), pairs...)
@@ -44,7 +43,7 @@ func candidates(coll dtype.Collective, hosts [][]int, shared bool, channels int)
 		if a.Name == "hierarchical" && (!levels || len(pairs) > 0) {
 			continue // it has one level, or is one of the pairs
 		}
-		p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, hosts)
+		p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: on.Size()}, on)
 		if err != nil || p.Chans > channels {
 			continue
 		}
@@ -99,8 +98,7 @@ func (t timing) beats(other timing) bool {
 // measured holds the times of the candidates of one collective on one group.
 type measured struct {
 	coll       dtype.Collective
-	ranks      int
-	rules      tune.Rules // what kind of group it is
+	on         *topo.Group
 	candidates []candidate
 	sizes      []int64
 	times      [][]timing // size × candidate
@@ -184,17 +182,17 @@ func (m *measured) pick() []picks {
 // incumbent returns the candidate that the library chooses without the measurement for a size and
 // one of kinds; -1 if that one was not measured.
 func (m *measured) incumbent(s, k int) int {
-	rules, size := m.rules, m.sizes[s]
+	on, wishes, size := m.on, tune.Wishes{}, m.sizes[s]
 	if kinds[k].noWindows {
-		rules.Windows, rules.HostSlot = false, 0
+		on = on.WithSlot(0)
 	}
 	if kinds[k].ordered {
-		rules.Determinism = 4
+		wishes.Determinism = 4
 	}
 	if !tune.Sized(m.coll) {
 		size = 0
 	}
-	name := tune.Choose(m.coll, m.ranks, size, rules)
+	name := tune.Choose(tune.Call{Coll: m.coll, Bytes: size}, on, &wishes)
 	return slices.IndexFunc(m.candidates, func(c candidate) bool { return c.name == name })
 }
 
@@ -275,14 +273,14 @@ func (m *measured) bands(firstRanks int) (all []band) {
 	for i := range all {
 		b := &all[i]
 		row := tune.Row{
-			Coll: m.coll, First: firstRanks, Last: m.ranks,
-			Oversubscribed: tune.If(m.rules.Oversubscribed), Hosts: tune.SeveralHosts,
+			Coll: m.coll, First: firstRanks, Last: m.on.Size(),
+			Oversubscribed: tune.If(m.on.Oversubscribed()), Hosts: tune.SeveralHosts,
 		}
-		if hosts := m.rules.Hosts; hosts == 1 || hosts > 1 && hosts < m.ranks {
+		if hosts := len(m.on.Hosts()); hosts == 1 || m.on.Levels() {
 			row.Hosts = tune.Hosts{First: hosts, Last: hosts}
 		}
-		if m.rules.HostSlot > 0 {
-			row.First = m.ranks // with fewer, hosts would have other numbers of ranks
+		if m.on.Levels() && m.on.Slot() > 0 {
+			row.First = m.on.Size() // with fewer, hosts would have other numbers of ranks
 		}
 		largest := m.sizes[b.last]
 		switch {

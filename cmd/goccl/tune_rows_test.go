@@ -3,6 +3,7 @@ package main
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -19,8 +21,8 @@ func steady(us float64) []float64 { return []float64{us * 1e-6, us * 0.99e-6, us
 // fake returns a measurement of some algorithms. times are in µs, one slice per size.
 func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes []int64, times ...[]float64) *measured {
 	t.Helper()
-	m := &measured{coll: coll, ranks: ranks, rules: tune.Rules{Hosts: 1}}
-	for _, c := range candidates(coll, oneHost(ranks), true, exec.PlanChannels) {
+	m := &measured{coll: coll, on: topo.Spread(ranks, 1)}
+	for _, c := range candidates(coll, topo.Spread(ranks, 1), true, exec.PlanChannels) {
 		if slices.Contains(names, c.name) {
 			m.candidates = append(m.candidates, c)
 		}
@@ -44,7 +46,7 @@ func fake(t *testing.T, coll dtype.Collective, ranks int, names []string, sizes 
 func rows(t *testing.T, m *measured) (lines []string) {
 	t.Helper()
 	var all []tune.Row
-	for _, b := range m.bands(firstRanks(m.ranks, nil)) {
+	for _, b := range m.bands(firstRanks(m.on.Size(), nil)) {
 		all = append(all, b.rows...)
 	}
 	table, err := tune.NewTable(all)
@@ -68,7 +70,7 @@ func TestTableRows(t *testing.T) {
 		[]float64{100, 90, 95, 50},   // two_shot, which reduces in the order of ranks
 		[]float64{100, 50, 100, 100}, // what the library would choose anyway
 	)
-	require.Equal(t, "direct", tune.Choose(m.coll, m.ranks, 1<<10, m.rules))
+	require.Equal(t, "direct", tune.Choose(tune.Call{Coll: m.coll, Bytes: 1 << 10}, m.on, new(tune.Wishes)))
 	require.Equal(t, []string{
 		"8K direct",
 		"256K rabenseifner", "256K two_shot",
@@ -130,8 +132,8 @@ func TestTableRuns(t *testing.T) {
 		return c
 	}
 	fresh := func() *measured {
-		m := &measured{coll: dtype.Barrier, ranks: 2}
-		m.candidates = candidates(dtype.Barrier, oneHost(2), true, exec.PlanChannels)
+		m := &measured{coll: dtype.Barrier, on: topo.Spread(2, 1)}
+		m.candidates = candidates(dtype.Barrier, m.on, true, exec.PlanChannels)
 		require.Greater(t, len(m.candidates), 2)
 		m.candidates = m.candidates[:2]
 		return m
@@ -151,10 +153,10 @@ func TestTableRuns(t *testing.T) {
 func TestTuneCandidates(t *testing.T) {
 	for _, coll := range dtype.Collectives() {
 		for _, ranks := range []int{2, 3, 8} {
-			all := candidates(coll, oneHost(ranks), true, exec.PlanChannels)
+			all := candidates(coll, topo.Spread(ranks, 1), true, exec.PlanChannels)
 			require.NotEmpty(t, all, coll)
 			require.NotContains(t, all, candidate{name: "hierarchical"}, coll)
-			for _, c := range candidates(coll, eachApart(ranks), false, exec.PlanChannels) {
+			for _, c := range candidates(coll, topo.Spread(ranks, ranks), false, exec.PlanChannels) {
 				require.False(t, c.windows, "%v %s", coll, c.name)
 				require.Contains(t, all, c)
 			}
@@ -164,21 +166,25 @@ func TestTuneCandidates(t *testing.T) {
 	}
 }
 
-// oneHost and eachApart are hosts of ranks.
-func oneHost(ranks int) [][]int { return hostsOf(ranks, 1) }
-
-func eachApart(ranks int) [][]int { return hostsOf(ranks, ranks) }
-
-func hostsOf(ranks, hosts int) [][]int {
-	return (&tableWriter{hosts: hosts, shared: true}).layout(ranks)
-}
-
 func TestTuneCandidatesOfHosts(t *testing.T) {
-	require.Equal(t, [][]int{{0, 1, 2}, {3, 4, 5}}, hostsOf(6, 2))
-	apart := tableWriter{hosts: 2}
-	require.Equal(t, [][]int{{0}, {1}}, apart.layout(2), "they share no memory")
+	for _, c := range []struct {
+		w     tableWriter
+		ranks int
+		want  [][]int
+		slot  int
+	}{
+		{tableWriter{hosts: 2, shared: true, slot: 64}, 6, [][]int{{0, 1, 2}, {3, 4, 5}}, 64},
+		{tableWriter{hosts: 1, shared: true, slot: 64}, 3, [][]int{{0, 1, 2}}, 64},
+		{tableWriter{hosts: 2, shared: true, slot: 64}, 2, [][]int{{0}, {1}}, 0}, // nobody reads windows
+		{tableWriter{hosts: 2, slot: 64}, 4, [][]int{{0}, {1}, {2}, {3}}, 0},     // they share no memory
+	} {
+		on, err := c.w.group(c.ranks)
+		require.NoError(t, err)
+		require.Equal(t, c.want, on.Hosts())
+		require.Equal(t, c.slot, on.Slot())
+	}
 	for _, coll := range dtype.Collectives() {
-		all := candidates(coll, hostsOf(4, 2), true, exec.PlanChannels)
+		all := candidates(coll, topo.Spread(4, 2), true, exec.PlanChannels)
 		flat := slices.ContainsFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.name, "hierarchical") })
 		require.True(t, flat, coll)
 		switch coll {
@@ -228,11 +234,8 @@ func TestTableOfAnyTimes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		coll := dtype.Collectives()[random.IntN(len(dtype.Collectives()))]
-		m := &measured{
-			coll: coll, ranks: 2 + random.IntN(9),
-			rules: tune.Rules{Hosts: 1, Windows: true, Oversubscribed: random.IntN(2) == 0},
-		}
-		m.candidates = candidates(coll, oneHost(m.ranks), true, exec.PlanChannels)
+		m := &measured{coll: coll, on: oneHost(t, 2+random.IntN(9), random.IntN(2) == 0)}
+		m.candidates = candidates(coll, m.on, true, exec.PlanChannels)
 		sizes := []int64{8, 32, 1 << 10, 1 << 20, 64 << 20}[random.IntN(3):]
 		base := make([]float64, len(m.candidates))
 		for i := range base {
@@ -251,23 +254,41 @@ func TestTableOfAnyTimes(t *testing.T) {
 		}
 		lines := rows(t, m)
 		var all []tune.Row
-		for _, b := range m.bands(m.ranks) {
+		for _, b := range m.bands(m.on.Size()) {
 			all = append(all, b.rows...)
 		}
 		table, err := tune.NewTable(all)
 		require.NoError(t, err)
 		for s, picked := range m.pick() {
 			for k, kind := range kinds {
-				rules := m.rules
-				rules.Table, rules.Windows = table, !kind.noWindows
+				on, wishes := m.on, &tune.Wishes{Table: table}
+				if kind.noWindows {
+					on = on.WithSlot(0)
+				}
 				if kind.ordered {
-					rules.Determinism = 4
+					wishes.Determinism = 4
 				}
 				want := m.candidates[picked[k]]
 				require.True(t, kind.runs(want))
-				require.Equal(t, want.name, tune.Choose(coll, m.ranks, m.sizes[s], rules),
-					"%v on %d ranks, %d bytes, %+v\n%v", coll, m.ranks, m.sizes[s], kind, lines)
+				require.Equal(t, want.name, tune.Choose(tune.Call{Coll: coll, Bytes: m.sizes[s]}, on, wishes),
+					"%v on %d ranks, %d bytes, %+v\n%v", coll, m.on.Size(), m.sizes[s], kind, lines)
 			}
 		}
 	}
+}
+
+// oneHost returns a group of one host with windows, whose ranks have a core each, or one together.
+func oneHost(t *testing.T, ranks int, crowded bool) *topo.Group {
+	t.Helper()
+	said := make([]topo.Rank, ranks)
+	for rank := range said {
+		said[rank] = topo.Rank{Number: rank, Size: ranks, Cores: strconv.Itoa(rank), Transports: []string{"shm"}}
+		if crowded {
+			said[rank].Cores = "0"
+		}
+	}
+	on, err := topo.Agree(said)
+	require.NoError(t, err)
+	require.Equal(t, crowded, on.Oversubscribed())
+	return on.WithSlot(64)
 }

@@ -118,7 +118,7 @@ func TestNoAllocationsOfBatch(t *testing.T) {
 // allocatesNothing has two ranks make some calls, of one batch, again and again.
 func allocatesNothing(t *testing.T, calls [2][]*ccl.Call) {
 	const ranks, rounds = 2, 400
-	opts := ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
+	opts := ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
 	node, comms, err := ccl.Local(context.Background(), ranks, opts)
 	require.NoError(t, err)
 	defer node.Close()

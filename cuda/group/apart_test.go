@@ -100,7 +100,7 @@ func TestBusyDefaultStream(t *testing.T) {
 	computes := other.Adopt(0)
 	driver.Hold(computes)
 	require.NoError(t, computes.Copy(data.Ptr(), data.Ptr()+8, 8))
-	w := ranksOn(t, []*cudatest.Driver{driver}, ccl.Options{CudaRoute: "staged"}, memory)
+	w := ranksOn(t, []*cudatest.Driver{driver}, ccl.GroupOptions{CudaRoute: "staged"}, memory)
 	require.False(t, w[0].Crowded())
 	driver.Release(computes)
 	require.NoError(t, computes.Synchronize())

@@ -65,7 +65,7 @@ func TestBatchInRing(t *testing.T) {
 func TestBatchOfLongMessages(t *testing.T) {
 	const room = 10 << 20
 	device := cudatest.Options{Delay: -1, Queues: 1}
-	w := worldOf(t, []cudatest.Options{device, device}, ccl.Options{CudaBuffSize: 8 << 20}, 2*room)
+	w := worldOf(t, []cudatest.Options{device, device}, ccl.GroupOptions{CudaBuffSize: 8 << 20}, 2*room)
 	var ops [2][]*ccl.DeviceWork
 	for i, r := range w {
 		r.put(t, 0, random(uint64(i), room))

@@ -115,7 +115,7 @@ func TestLostBetweenCalls(t *testing.T) {
 	op.Free()
 }
 
-func small() ccl.Options { return ccl.Options{CudaBuffSize: 256 << 10} }
+func small() ccl.GroupOptions { return ccl.GroupOptions{CudaBuffSize: 256 << 10} }
 
 func TestDeviceLacks(t *testing.T) {
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestDeviceLacks(t *testing.T) {
 		{cudatest.Faults{NoWords: true}, "device 0 (memory of the host): its streams cannot wait for memory"},
 		{cudatest.Faults{NoRegister: true}, "device 0 (memory of the host): memory of the host cannot be registered"},
 	} {
-		node, comms, err := ccl.Local(context.Background(), 1, ccl.Options{})
+		node, comms, err := ccl.Local(context.Background(), 1, ccl.GroupOptions{})
 		require.NoError(t, err)
 		driver := cudatest.New(cudatest.Options{Faults: c.faults})
 		device, err := driver.Retain(0)
@@ -144,7 +144,7 @@ func TestDeviceLacks(t *testing.T) {
 func TestMakingFails(t *testing.T) {
 	for _, call := range []string{"cuMemHostRegister", "cuStreamCreateWithPriority", "cuEventCreate"} {
 		for nth := 1; nth < 8; nth += 3 {
-			node, comms, err := ccl.Local(context.Background(), 2, ccl.Options{CudaRoute: "staged"})
+			node, comms, err := ccl.Local(context.Background(), 2, ccl.GroupOptions{CudaRoute: "staged"})
 			require.NoError(t, err)
 			driver := cudatest.New(cudatest.Options{Faults: cudatest.Faults{
 				Fail: []cudatest.Failure{{Call: call, Nth: nth, Code: 2}}}})

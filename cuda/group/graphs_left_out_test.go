@@ -71,7 +71,7 @@ func lameReplays(t *testing.T, coll dtype.Collective, count, leaveOut int,
 		return total-1 == leaveOut
 	}}
 	opts := overWindows
-	opts.CudaGraphs = "1"
+	opts.CudaGraphs = 1
 	w := machine(t, 2, device, opts, 1<<20)
 	graph := graphs(t, w, func(r *rank) error {
 		call := &ccl.Call{Coll: coll, Type: dtype.I32, Op: ccl.Sum, Root: 1, Out: r.part(0, count)}

@@ -110,7 +110,7 @@ func capturing(t *testing.T, ranks int) []*rank { return capturingOn(t, ranks, q
 
 func capturingOn(t *testing.T, ranks int, device cudatest.Options) []*rank {
 	opts := eitherWindows[ranks%2]
-	opts.CudaGraphs = "2"
+	opts.CudaGraphs = 2
 	w := machine(t, ranks, device, opts, memory)
 	for _, r := range w {
 		r.captures = true
@@ -147,7 +147,7 @@ func TestGraphReplays(t *testing.T) {
 			t.Parallel()
 			const count, apart = 6000, 64 << 10
 			opts := eitherWindows[n%2]
-			opts.CudaGraphs = "3"
+			opts.CudaGraphs = 3
 			w := machine(t, n, quick, opts, memory)
 			want := make([][]uint32, n)
 			for i, r := range w {
@@ -268,9 +268,9 @@ func TestGraphsOrder(t *testing.T) {
 
 // What cannot be part of a graph is refused by name, and nothing else changes.
 func TestCaptureIsRefused(t *testing.T) {
-	for name, opts := range map[string]ccl.Options{
+	for name, opts := range map[string]ccl.GroupOptions{
 		"staged":    {CudaBuffSize: 256 << 10, CudaRoute: "staged"},
-		"no graphs": {CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaGraphs: "0"},
+		"no graphs": {CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaGraphs: -1},
 		"windows":   overWindows,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestCaptureIsRefused(t *testing.T) {
 // All ranks are told whose windows are used up, and go on when a graph was destroyed.
 func TestGraphsUsedUp(t *testing.T) {
 	opts := overWindows
-	opts.CudaGraphs = "1"
+	opts.CudaGraphs = 1
 	w := machine(t, 2, quick, opts, memory)
 	reduce := func(r *rank) error { return r.enqueue(r.reduce(1000)) }
 	first := graphs(t, w, reduce)
@@ -343,7 +343,7 @@ func TestCapturedMismatch(t *testing.T) {
 }
 
 // replaying makes ranks of which the first replays a graph, and waits for the second.
-func replaying(t *testing.T, opts ccl.Options) ([]*rank, []*cudatest.Graph) {
+func replaying(t *testing.T, opts ccl.GroupOptions) ([]*rank, []*cudatest.Graph) {
 	w := machine(t, 2, cudatest.Options{Delay: -1, Stuck: -1, Pending: true}, opts, memory)
 	graph := graphs(t, w, func(r *rank) error {
 		if err := r.enqueue(r.reduce(20_000)); err != nil {
@@ -472,7 +472,7 @@ func TestGraphsGrow(t *testing.T) {
 					most = 1000
 				}
 				opts, device := opts, quick
-				opts.CudaGraphs = fmt.Sprint(most)
+				opts.CudaGraphs = most
 				device.Devices = devices
 				const count = 64
 				w := machine(t, 2+i, device, opts, 512<<10)

@@ -176,10 +176,10 @@ func (g *Group) open() (err error) {
 	for range g.size + 1 {
 		add(messageSlots, message, false, true)
 	}
-	if g.opts.WindowPlanner != nil && Unfit(g.opts.Sharing.Hosts) == "" {
+	if g.opts.WindowPlanner != nil && Unfit(g.opts.Sharing.On) == "" {
 		g.to, g.from = make([]*pipeline, g.size), make([]*pipeline, g.size)
 		rail := max(message, railSlot(slotOf(g.opts.Staging)))
-		for _, peer := range railOf(g.opts.Sharing.Hosts, g.rank) {
+		for _, peer := range g.opts.Sharing.On.Rails(g.rank) {
 			g.to[peer] = add(messageSlots, rail, true, false)
 			g.from[peer] = add(messageSlots, rail, false, true)
 		}
@@ -326,7 +326,7 @@ func (g *Group) capture(call *exec.Call, way way, on cuda.Stream, id uint64) (*O
 	if way.windows != nil && way.windows.rails.has(way.low) {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: the ranks are on %d hosts, and what "+
 			"the processor moves between them cannot be part of a CUDA graph. Make the call outside of the graph", call.Coll,
-			len(g.opts.Sharing.Hosts))
+			len(g.opts.Sharing.On.Hosts()))
 	}
 	if way.windows == nil || way.windows.graphs == nil {
 		return nil, fault.New(fault.NotSupported, "%v in a stream that is in capture: only collectives over windows "+
@@ -432,7 +432,7 @@ type split struct {
 func (g *Group) cut(call *exec.Call, p *pipeline) (cut, error) {
 	chunks := 1
 	if call.Coll.Reduces() {
-		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, g.size, call.Bytes())}
+		key := split{call.Coll, g.opts.Planner.Choose(call.Coll, call.Bytes())}
 		if g.splits[key] == 0 {
 			spec := plan.Spec{Coll: call.Coll, Ranks: g.size}
 			if call.Coll.Rooted() {

@@ -15,7 +15,7 @@ import (
 
 // network makes a device group whose ranks are on several machines: those of a host share memory,
 // and between hosts there is TCP. hosts says on which each rank is.
-func network(t testing.TB, hosts []int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
+func network(t testing.TB, hosts []int, device cudatest.Options, opts ccl.GroupOptions, memory int) []*rank {
 	t.Helper()
 	devices := make([]cudatest.Options, slices.Max(hosts)+1)
 	for host := range devices {
@@ -31,7 +31,7 @@ func network(t testing.TB, hosts []int, device cudatest.Options, opts ccl.Option
 }
 
 // networkWith is network with different machines, and without a group on the processor.
-func networkWith(t testing.TB, hosts []int, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
+func networkWith(t testing.TB, hosts []int, devices []cudatest.Options, opts ccl.GroupOptions, memory int) []*rank {
 	t.Helper()
 	machines := make([]*cudatest.Driver, len(devices))
 	for host := range machines {
@@ -55,14 +55,14 @@ func networkOf(each, hosts int) (of []int) {
 }
 
 // localOf makes a group of ranks of this process that take themselves for ranks of the given hosts.
-func localOf(t testing.TB, hosts []int, opts ccl.Options) []*ccl.Communicator {
+func localOf(t testing.TB, hosts []int, opts ccl.GroupOptions) []*ccl.Communicator {
 	t.Helper()
 	return joined(t, hosts, opts, nil)
 }
 
 // joined is localOf, or if there are windows, makes a group of ranks that take themselves for
 // processes.
-func joined(t testing.TB, hosts []int, opts ccl.Options, windows []*ccl.DeviceWindow) []*ccl.Communicator {
+func joined(t testing.TB, hosts []int, opts ccl.GroupOptions, windows []*ccl.DeviceWindow) []*ccl.Communicator {
 	t.Helper()
 	if opts.Transport == "" {
 		opts.Transport = "auto"
@@ -79,7 +79,7 @@ func joined(t testing.TB, hosts []int, opts ccl.Options, windows []*ccl.DeviceWi
 		}
 		var err error
 		if nodes[process] == nil {
-			nodes[process], err = ccl.NewNode(opts)
+			nodes[process], err = ccl.NewNode(ccl.NodeOptions{})
 			require.NoError(t, err)
 			t.Cleanup(func() { nodes[process].Close() })
 		}

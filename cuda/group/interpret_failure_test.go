@@ -124,7 +124,7 @@ func TestInterpretedByDefault(t *testing.T) {
 	} {
 		device, kernels := counted(quick)
 		device.Devices = c.devices
-		options := ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: c.route, CudaInterpret: c.interpret}
+		options := ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: c.route, CudaInterpret: c.interpret}
 		w := machine(t, 3, device, options, memory)
 		length := func(_, _ int) int { return 1000 }
 		same(t, w, ccl.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: ccl.Sum}, true, 1, length, length)

@@ -16,7 +16,7 @@ import (
 )
 
 // interpreted are options of groups whose short calls are kernels that interpret their program.
-var interpreted = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaInterpret: "1"}
+var interpreted = ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: "windows", CudaInterpret: "1"}
 
 // counted returns options of a machine that counts the kernels that interpret, and the counter.
 func counted(device cudatest.Options) (cudatest.Options, *atomic.Int32) {

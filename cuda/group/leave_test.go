@@ -22,7 +22,7 @@ func TestCloseInOrder(t *testing.T) {
 	device := func(seed uint64) cudatest.Options {
 		return cudatest.Options{Seed: seed, Delay: 20 * time.Microsecond, Devices: 2}
 	}
-	staged := ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
+	staged := ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: "staged"}
 	for name, c := range map[string]struct {
 		make  func(seed uint64) []*rank
 		count int
@@ -55,13 +55,13 @@ func TestCloseInOrder(t *testing.T) {
 	}
 }
 
-func hosts22(t *testing.T, device cudatest.Options, opts ccl.Options) []*rank {
+func hosts22(t *testing.T, device cudatest.Options, opts ccl.GroupOptions) []*rank {
 	return network(t, networkOf(2, 2), device, opts, 256<<10)
 }
 
 // The root of a broadcast, which waits for nobody, may leave before another rank has come to it.
 func TestRootLeavesFirst(t *testing.T) {
-	for _, opts := range []ccl.Options{overWindows, interpreted} {
+	for _, opts := range []ccl.GroupOptions{overWindows, interpreted} {
 		device := quick
 		device.Stuck, device.Devices = -1, 2
 		w := machine(t, 2, device, opts, memory)

@@ -29,7 +29,7 @@ import (
 // What is left out may make threads race, so the race detector is left out, too.
 func TestEachOrderingCounts(t *testing.T) {
 	eachCounts(t, []bool{false, true}, fewer(3), func(t *testing.T, lame, device cudatest.Options) []*rank {
-		return worldOf(t, []cudatest.Options{lame, device}, ccl.Options{CudaBuffSize: 256 << 10}, 4*lameApart)
+		return worldOf(t, []cudatest.Options{lame, device}, ccl.GroupOptions{CudaBuffSize: 256 << 10}, 4*lameApart)
 	})
 }
 

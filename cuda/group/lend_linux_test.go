@@ -39,7 +39,7 @@ func lendOfProcesses(t *testing.T, nth int, lends [2]bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	opts := ccl.Options{CudaBuffSize: 256 << 10, CudaRegistered: "4M"}
+	opts := ccl.GroupOptions{CudaBuffSize: 256 << 10}
 	var nodes [2]*ccl.Node
 	var endpoints [2]*ccl.Endpoint
 	var windows [2]*ccl.DeviceWindow
@@ -48,14 +48,14 @@ func lendOfProcesses(t *testing.T, nth int, lends [2]bool) {
 	addresses := make([][]byte, 2)
 	for i := range nodes {
 		var err error
-		nodes[i], err = ccl.NewNode(opts)
+		nodes[i], err = ccl.NewNode(ccl.NodeOptions{CudaRegistered: 4 << 20})
 		require.NoError(t, err)
 		ranks[i].ctx, err = driver.Retain(0)
 		require.NoError(t, err)
 		windows[i], err = ccl.NewDeviceWindow(ranks[i].ctx, opts, 2)
 		require.NoError(t, err)
 		if lends[i] {
-			arenas[i], err = nodes[i].DeviceArena(driver, 0, opts)
+			arenas[i], err = nodes[i].DeviceArena(driver, 0, nil)
 			require.NoError(t, err)
 			require.NoError(t, windows[i].Lend(arenas[i]))
 		}

@@ -45,7 +45,7 @@ func (r *rank) inArena(bytes int) (cuda.Memory, error) {
 }
 
 // lenders makes a device group as machine does, in which some ranks lend.
-func lenders(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int, lends []bool) []*rank {
+func lenders(t testing.TB, n int, device cudatest.Options, opts ccl.GroupOptions, memory int, lends []bool) []*rank {
 	t.Helper()
 	device.Apart = true
 	driver := cudatest.New(device)
@@ -442,26 +442,26 @@ func TestLendFails(t *testing.T) {
 // A process has one arena of each device, which groups of its ranks share; without the option it
 // has none.
 func TestDeviceArena(t *testing.T) {
-	node, err := ccl.NewNode(ccl.Options{})
+	node, err := ccl.NewNode(ccl.NodeOptions{})
 	require.NoError(t, err)
 	driver := cudatest.New(cudatest.Options{Delay: -1, Devices: 2})
 	defer driver.Close()
-	none, err := node.DeviceArena(driver, 0, ccl.Options{})
+	none, err := node.DeviceArena(driver, 0, &ccl.NodeOptions{})
 	require.NoError(t, err)
 	require.Nil(t, none)
-	_, err = node.DeviceArena(driver, 0, ccl.Options{CudaRegistered: "2G"})
+	_, err = node.DeviceArena(driver, 0, &ccl.NodeOptions{CudaRegistered: 2 << 30})
 	require.ErrorContains(t, err, "GOCCL_CUDA_REGISTERED")
 	require.ErrorContains(t, err, "CUDA_ERROR_OUT_OF_MEMORY")
-	first, err := node.DeviceArena(driver, 0, ccl.Options{CudaRegistered: "4M"})
+	first, err := node.DeviceArena(driver, 0, &ccl.NodeOptions{CudaRegistered: 4 << 20})
 	require.NoError(t, err)
-	again, err := node.DeviceArena(driver, 0, ccl.Options{CudaRegistered: "8M"})
+	again, err := node.DeviceArena(driver, 0, &ccl.NodeOptions{CudaRegistered: 8 << 20})
 	require.NoError(t, err)
 	require.Same(t, first, again)
-	second, err := node.DeviceArena(driver, 1, ccl.Options{CudaRegistered: "4M"})
+	second, err := node.DeviceArena(driver, 1, &ccl.NodeOptions{CudaRegistered: 4 << 20})
 	require.NoError(t, err)
 	require.NotSame(t, first, second)
 	require.NoError(t, node.Close())
-	_, err = node.DeviceArena(driver, 1, ccl.Options{CudaRegistered: "4M"})
+	_, err = node.DeviceArena(driver, 1, &ccl.NodeOptions{CudaRegistered: 4 << 20})
 	require.ErrorIs(t, err, fault.Closed)
 	require.Empty(t, driver.Leaks())
 	driver.Check(t)

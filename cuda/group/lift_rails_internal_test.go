@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda"
 )
@@ -19,10 +20,10 @@ import (
 func TestEnqueuedBetweenHostsIsProven(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
 		for _, outer := range []string{"ring", "direct"} {
-			for _, hosts := range [][][]int{{{0, 1}, {2, 3}}, {{0, 2, 5}, {1, 3, 4}}, {{0, 1}, {2, 3}, {4, 5}},
-				{{0, 1, 2, 3}, {4, 5, 6, 7}}, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}} {
+			for _, hosts := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1, 1, 0}, {0, 0, 1, 1, 2, 2},
+				{0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}} {
 				t.Run(fmt.Sprint(coll, " ", outer, " on ", hosts), func(t *testing.T) {
-					op := enqueued(t, onHosts(t, coll, outer, hosts), tapedRails)
+					op := enqueued(t, onHosts(t, coll, outer, topo.OnHosts(hosts...)), tapedRails)
 					_, err := verify.Plan(op.Plan, verify.Options{})
 					require.NoError(t, err)
 					require.NoError(t, verify.Sequence([]verify.Operation{op, op, op, op}, verify.Options{}))
@@ -35,7 +36,7 @@ func TestEnqueuedBetweenHostsIsProven(t *testing.T) {
 // A step or a wait for another stream that is missing is found.
 func TestEnqueuedBetweenHostsIsProvenWrong(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
-		whole := enqueued(t, onHosts(t, coll, "ring", [][]int{{0, 1}, {2, 3}}), tapedRails)
+		whole := enqueued(t, onHosts(t, coll, "ring", topo.Spread(4, 2)), tapedRails)
 		provenWrong(t, whole)
 		waits, lanes := 0, whole.Plan.Program(1).Lanes
 		for l, lane := range lanes {
@@ -65,10 +66,10 @@ func TestEnqueuedBetweenHostsIsProvenWrong(t *testing.T) {
 	}
 }
 
-func onHosts(t *testing.T, coll dtype.Collective, outer string, hosts [][]int) *plan.Plan {
+func onHosts(t *testing.T, coll dtype.Collective, outer string, group *topo.Group) *plan.Plan {
 	a, err := algo.Find(coll, "hierarchical.window."+outer)
 	require.NoError(t, err)
-	p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: len(hosts) * len(hosts[0])}, hosts)
+	p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: group.Size()}, group)
 	require.NoError(t, err)
 	return p
 }

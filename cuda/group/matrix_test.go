@@ -27,7 +27,7 @@ func TestMatrix(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			w := world(t, ranks, quick, ccl.Options{CudaBuffSize: 256 << 10})
+			w := world(t, ranks, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10})
 			everyCall(t, w)
 			end(t, w)
 		})
@@ -88,7 +88,7 @@ func TestSameOrderOfOperands(t *testing.T) {
 			continue
 		}
 		t.Run(a.Coll.String()+"="+a.Name, func(t *testing.T) {
-			w := world(t, 4, quick, ccl.Options{CudaBuffSize: 256 << 10, Algo: a.Coll.String() + "=" + a.Name})
+			w := world(t, 4, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10, Algo: a.Coll.String() + "=" + a.Name})
 			for j, typ := range []dtype.Type{dtype.F32, dtype.BF16} {
 				count := 1 + 3*lengthOf(a.Coll, typ, 4)
 				length := func(_, _ int) int { return count }
@@ -103,7 +103,7 @@ func TestSameOrderOfOperands(t *testing.T) {
 // Blocks of different lengths, of which ranks know only their own, are moved in as many pieces as
 // the longest needs.
 func TestUnequalBlocks(t *testing.T) {
-	unequalBlocks(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10}))
+	unequalBlocks(t, world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10}))
 }
 
 func unequalBlocks(t *testing.T, w []*rank) {
@@ -126,7 +126,9 @@ func unequalBlocks(t *testing.T, w []*rank) {
 }
 
 // Lengths from none to some elements more than fit one piece.
-func TestLengths(t *testing.T) { lengths(t, world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})) }
+func TestLengths(t *testing.T) {
+	lengths(t, world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10}))
+}
 
 func lengths(t *testing.T, w []*rank) {
 	seed := uint64(0)

@@ -44,7 +44,7 @@ func (r *rank) enqueue(call *ccl.Call) error {
 func TestMessages(t *testing.T) {
 	const ranks = 4
 	lengths := []int{0, 1, 4095, 65536, 65537, 400_000}
-	w := world(t, ranks, quick, ccl.Options{CudaBuffSize: 256 << 10})
+	w := world(t, ranks, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10})
 	const room = 450_000
 	for seed, n := range lengths {
 		data := make([][]byte, ranks)
@@ -99,7 +99,7 @@ func TestMessages(t *testing.T) {
 // A receive from any rank takes all pieces of its message from the same one.
 func TestReceiveFromAny(t *testing.T) {
 	const n = 300_000
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+	w := world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10})
 	for i, r := range w[1:] {
 		r.put(t, 0, random(uint64(i), n))
 		require.NoError(t, r.issue(r.message(dtype.Send, 0, 0, n, 3)))
@@ -124,7 +124,7 @@ func TestReceiveFromAny(t *testing.T) {
 
 // A message that waits for its peer holds up neither collectives nor other messages.
 func TestMessagesHoldUpNobody(t *testing.T) {
-	w := world(t, 3, quick, ccl.Options{CudaBuffSize: 256 << 10})
+	w := world(t, 3, quick, ccl.GroupOptions{CudaBuffSize: 256 << 10})
 	const n = 2_000_000 // more than its slots and p2p.EagerWindow hold
 	w[0].put(t, 0, random(1, n))
 	late, err := w[0].Enqueue(w[0].message(dtype.Send, 1, 0, n, 1), w[0].stream)
@@ -171,7 +171,7 @@ func TestMessagesHoldUpNobody(t *testing.T) {
 func TestLongerThanStreams(t *testing.T) {
 	short := quick
 	short.Depth = 12
-	w := world(t, 2, short, ccl.Options{CudaBuffSize: 256 << 10})
+	w := world(t, 2, short, ccl.GroupOptions{CudaBuffSize: 256 << 10})
 	length := func(_, _ int) int { return 200_000 }
 	for seed, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllToAll} {
 		same(t, w, ccl.Call{Coll: coll, Type: dtype.I16, Op: ccl.Sum}, true, uint64(seed), length, length)

@@ -24,7 +24,7 @@ func TestOrder(t *testing.T) {
 		for i := range devices {
 			devices[i] = cudatest.Options{Seed: 100*seed + uint64(i), Delay: 20 * time.Microsecond}
 		}
-		return worldOf(t, devices, ccl.Options{CudaBuffSize: 256 << 10}, 256<<10)
+		return worldOf(t, devices, ccl.GroupOptions{CudaBuffSize: 256 << 10}, 256<<10)
 	})
 }
 

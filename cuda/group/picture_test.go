@@ -101,7 +101,7 @@ func traced(t *testing.T, route string) []*step {
 			lines = append(lines, line)
 		}
 	}}
-	w := machine(t, 2, device, ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: route}, memory)
+	w := machine(t, 2, device, ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: route}, memory)
 	noting.Store(true)
 	var works []*ccl.DeviceWork
 	for i, r := range w {

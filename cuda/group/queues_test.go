@@ -123,7 +123,7 @@ func TestQueuesOfRails(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(a.Name, " ", hosts), func(t *testing.T) {
 				colls := []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter}
-				opts := with(ccl.Options{CudaBuffSize: 4 << 20, CudaRoute: "windows"}, "ring")
+				opts := with(ccl.GroupOptions{CudaBuffSize: 4 << 20, CudaRoute: "windows"}, "ring")
 				if a.Name != "ring" {
 					opts.Algo, colls = "all_reduce="+name, colls[:1]
 				}

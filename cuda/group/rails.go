@@ -92,10 +92,9 @@ func (r *rails) close() error {
 
 // accepts reports whether all messages of a plan are on rails. All ranks answer alike.
 func (r *rails) accepts(p *plan.Plan) bool {
-	hosts := r.w.g.opts.Sharing.Hosts
 	for rank := range p.Spec.Ranks {
 		on := map[int]bool{}
-		for _, peer := range railOf(hosts, rank) {
+		for _, peer := range r.w.g.opts.Sharing.On.Rails(rank) {
 			on[peer] = true
 		}
 		for _, lane := range p.Program(rank).Lanes[1:] {

@@ -10,13 +10,14 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // To enqueue a call between hosts, in several pieces, and to notice the end of it and of its
 // messages allocates nothing.
 func TestRailsDoNotAllocate(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
-		s := tapedRails(t, onHosts(t, coll, "ring", [][]int{{0, 1}, {2, 3}, {4, 5}}), 1)
+		s := tapedRails(t, onHosts(t, coll, "ring", topo.Spread(6, 3)), 1)
 		w, g := s.w, s.w.g
 		device := &still{host: make([]byte, w.layout.bytes())}
 		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, g.size), device

@@ -14,7 +14,7 @@ import (
 )
 
 // rails makes a group of four ranks on two hosts.
-func rails(t testing.TB, device cudatest.Options, opts ccl.Options) []*rank {
+func rails(t testing.TB, device cudatest.Options, opts ccl.GroupOptions) []*rank {
 	t.Helper()
 	opts.CudaRoute = "windows"
 	return network(t, networkOf(2, 2), device, opts, memory)

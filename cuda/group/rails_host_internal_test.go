@@ -7,11 +7,12 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // What a device has sent after a rank of its host has failed does not leave.
 func TestRailsWithhold(t *testing.T) {
-	s := tapedRails(t, onHosts(t, dtype.ReduceScatter, "ring", [][]int{{0, 1}, {2, 3}}), 0)
+	s := tapedRails(t, onHosts(t, dtype.ReduceScatter, "ring", topo.Spread(4, 2)), 0)
 	w, g := s.w, s.w.g
 	g.windows, w.page = w, pageMemory{host: make([]byte, w.layout.bytes())}
 	p, call := w.rails.to[2], &Op{g: g}

@@ -21,7 +21,7 @@ import (
 )
 
 // with returns options of a group whose plans have an algorithm between hosts.
-func with(opts ccl.Options, outer string) ccl.Options {
+func with(opts ccl.GroupOptions, outer string) ccl.GroupOptions {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
 		if opts.Algo != "" {
 			opts.Algo += ","

@@ -75,7 +75,7 @@ func (w *windows) lowered(call *exec.Call) (*program.Lowered, error) {
 		return nil, nil
 	}
 	planner := w.g.opts.WindowPlanner
-	key := choice{split: split{call.Coll, planner.Choose(call.Coll, w.g.size, call.Bytes())}}
+	key := choice{split: split{call.Coll, planner.Choose(call.Coll, call.Bytes())}}
 	if call.Coll.Rooted() {
 		key.root = call.Root
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // auto are options of groups that choose their route.
-var auto = ccl.Options{CudaBuffSize: 256 << 10}
+var auto = ccl.GroupOptions{CudaBuffSize: 256 << 10}
 
 // The ranks choose the best route that works on all of them, and say why it is no better one.
 func TestAuto(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAutoMeasures(t *testing.T) {
 				}
 				return latency, c.device
 			}}
-			w := machine(t, 3, device, ccl.Options{CudaBuffSize: 16 << 20}, memory)
+			w := machine(t, 3, device, ccl.GroupOptions{CudaBuffSize: 16 << 20}, memory)
 			route := w[1].Route()
 			require.Equal(t, c.route, route.Name)
 			require.InEpsilon(t, min(c.device, c.slow), route.Device.Rate, 0.01)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -162,16 +163,16 @@ func decodeNote(b []byte) (n note) {
 // What follows are functions of the notes of all ranks, so that these come to the same result.
 
 // several returns the number of hosts, or 0 if there is one.
-func several(hosts [][]int) int {
-	if len(hosts) < 2 {
-		return 0
+func several(on *topo.Group) int {
+	if hosts := len(on.Hosts()); hosts > 1 {
+		return hosts
 	}
-	return len(hosts)
+	return 0
 }
 
 // devices returns how many devices the ranks are on, the most of any host.
-func devices(notes []note, hosts [][]int) (most int) {
-	for _, ranks := range hostsOr(hosts, len(notes)) {
+func devices(notes []note, on *topo.Group) (most int) {
+	for _, ranks := range on.Hosts() {
 		seen := map[[16]byte]bool{}
 		for _, rank := range ranks {
 			seen[notes[rank].Device] = true
@@ -189,13 +190,13 @@ func works(notes []note, k kind) bool {
 // next returns the kinds of windows that the ranks open next, none if there is nothing more to try.
 // Where they share a device, windows in its memory are better than those of the host, which cost
 // time and memory only if they are needed. Otherwise both are opened, to be compared.
-func next(notes []note, hosts [][]int, tried [kinds]bool) (open []kind) {
+func next(notes []note, on *topo.Group, tried [kinds]bool) (open []kind) {
 	for k := range kinds {
 		if !tried[k] && works(notes, k) {
 			open = append(open, k)
 		}
 	}
-	if len(open) == 2 && devices(notes, hosts) == 1 {
+	if len(open) == 2 && devices(notes, on) == 1 {
 		return []kind{onDevice}
 	}
 	return open
@@ -207,8 +208,8 @@ func next(notes []note, hosts [][]int, tried [kinds]bool) (open []kind) {
 // processes shared, 4 times as fast, and 25 times under MPS; without MPS short calls are slower,
 // since kernels wait for the turn of their process); in memory of a device that all share they are
 // better than in memory of the host; and between devices, what peers read faster is better.
-func choose(notes []note, hosts [][]int) Route {
-	r := Route{Name: RouteStaged, Devices: devices(notes, hosts), Hosts: several(hosts)}
+func choose(notes []note, on *topo.Group) Route {
+	r := Route{Name: RouteStaged, Devices: devices(notes, on), Hosts: several(on)}
 	r.Device, r.Host = slowest(notes, onDevice), slowest(notes, inHost)
 	for i := range notes {
 		r.Word = max(r.Word, notes[i].Word)
@@ -231,10 +232,11 @@ func choose(notes []note, hosts [][]int) Route {
 }
 
 // interprets reports whether short calls are one kernel, if windows are in the memory of devices.
-func interprets(notes []note, hosts [][]int) bool {
+func interprets(notes []note, on *topo.Group) bool {
 	wanted := Interpret(notes[0].Interprets)
+	auto := len(on.Hosts()) == 1 && devices(notes, on) == len(notes)
 	return len(notes) > 1 && len(notes) <= kernel.MostRanks &&
-		(wanted == InterpretAlways || wanted == InterpretAuto && len(hosts) < 2 && devices(notes, hosts) == len(notes))
+		(wanted == InterpretAlways || wanted == InterpretAuto && auto)
 }
 
 // slowest returns how the slowest rank reads windows of a kind; its rate is 0 if not all have

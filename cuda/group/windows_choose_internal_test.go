@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // a note of a rank on a device, with windows of both kinds unless it says why not.
@@ -38,7 +40,7 @@ func TestChoose(t *testing.T) {
 		{"neither, one reason", []note{noted(1, 0, 0), noted(1, 0, 0, "b", "b")}, RouteStaged, "rank 1: b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := choose(c.notes, nil)
+			r := choose(c.notes, topo.Spread(len(c.notes), 1))
 			require.Equal(t, c.route, r.Name)
 			require.Equal(t, c.why, r.Why)
 		})
@@ -47,12 +49,13 @@ func TestChoose(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	one, two := []note{noted(1, 0, 0), noted(1, 0, 0)}, []note{noted(1, 0, 0), noted(2, 0, 0)}
-	require.Equal(t, []kind{onDevice}, next(one, nil, [kinds]bool{}))
-	require.Equal(t, []kind{inHost}, next(one, nil, [kinds]bool{onDevice: true}))
-	require.Equal(t, []kind{inHost, onDevice}, next(two, nil, [kinds]bool{}))
-	require.Empty(t, next(two, nil, [kinds]bool{true, true}))
+	on := topo.Spread(2, 1)
+	require.Equal(t, []kind{onDevice}, next(one, on, [kinds]bool{}))
+	require.Equal(t, []kind{inHost}, next(one, on, [kinds]bool{onDevice: true}))
+	require.Equal(t, []kind{inHost, onDevice}, next(two, on, [kinds]bool{}))
+	require.Empty(t, next(two, on, [kinds]bool{true, true}))
 	one[1] = noted(1, 0, 0, "", "no memory")
-	require.Equal(t, []kind{inHost}, next(one, nil, [kinds]bool{}))
+	require.Equal(t, []kind{inHost}, next(one, on, [kinds]bool{}))
 }
 
 func TestNote(t *testing.T) {
@@ -99,7 +102,7 @@ func TestInterprets(t *testing.T) {
 		for i, want := range map[Interpret]bool{InterpretAuto: c.auto, InterpretNever: c.never,
 			InterpretAlways: c.always} {
 			c.notes[0].Interprets = byte(i)
-			require.Equal(t, want, interprets(c.notes, nil), "%v, %d ranks", i, len(c.notes))
+			require.Equal(t, want, interprets(c.notes, topo.Spread(len(c.notes), 1)), "%v, %d ranks", i, len(c.notes))
 		}
 	}
 }

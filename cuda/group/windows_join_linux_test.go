@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -123,7 +122,7 @@ func TestWindowsOfProcessesOpenedAgain(t *testing.T) {
 		addresses := make([][]byte, 2)
 		for i := range nodes {
 			var err error
-			nodes[i], err = ccl.NewNode(auto)
+			nodes[i], err = ccl.NewNode(ccl.NodeOptions{})
 			require.NoError(t, err)
 			devices[i], err = driver.Retain(0)
 			require.NoError(t, err)
@@ -179,14 +178,14 @@ func TestGraphsGrowBetweenProcesses(t *testing.T) {
 		t.Run(opts.CudaRoute, func(t *testing.T) {
 			const ranks, most, count = 3, 30, 64
 			before, open := windowDescriptors(t), socketDescriptors(t)
-			opts.CudaGraphs = fmt.Sprint(most)
+			opts.CudaGraphs = most
 			var nodes [ranks]*ccl.Node
 			var endpoints [ranks]*ccl.Endpoint
 			var windows [ranks]*ccl.DeviceWindow
 			addresses, w := make([][]byte, ranks), make([]*rank, ranks)
 			for i := range nodes {
 				var err error
-				nodes[i], err = ccl.NewNode(opts)
+				nodes[i], err = ccl.NewNode(ccl.NodeOptions{})
 				require.NoError(t, err)
 				w[i] = &rank{driver: cudatest.New(quick)} // a driver sees no words of other processes
 				w[i].ctx, err = w[i].driver.Retain(0)

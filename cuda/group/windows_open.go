@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -23,8 +24,8 @@ import (
 type Sharing struct {
 	// Group names the group, alike for all ranks and unlike any other.
 	Group string
-	// Hosts has the ranks of each host, in ascending order. They share memory. Nil is one host.
-	Hosts [][]int
+	// On is what it runs on: the ranks of a host share memory.
+	On *topo.Group
 	// Descriptors returns those of a peer's Window, which the caller closes. It is not asked about
 	// ranks of this process.
 	Descriptors func(rank int) []int
@@ -257,8 +258,8 @@ func openWindows(g *Group) (*windows, error) {
 		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
 		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size),
 		let: make([][3]let, g.size), goneAt: make([]atomic.Int64, g.size)}
-	hosts := g.opts.Sharing.Hosts
-	w.peers = neighbours(hosts, g.rank, g.size)
+	on := g.opts.Sharing.On
+	w.peers = on.Neighbours(g.rank)
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	o := &opening{w: w, inProcess: make([]bool, g.size), opened: make([]bool, g.size), passed: make([][]int, g.size)}
@@ -271,9 +272,9 @@ func openWindows(g *Group) (*windows, error) {
 		o.lacks = g.opts.Window.lacks
 		o.own[common] = []func() error{g.opts.Window.Free}
 	}
-	if why := Unfit(hosts); why != "" {
+	if why := Unfit(on); why != "" {
 		o.lackAll([]kind{inHost, onDevice}, fault.New(fault.NotSupported, "%s", why))
-	} else if len(hosts) > 1 {
+	} else if len(on.Hosts()) > 1 {
 		w.rails = &rails{w: w, to: g.to, from: g.from, orders: map[*program.Lowered]*order{}}
 	}
 	err := o.agree()
@@ -318,9 +319,9 @@ func (o *opening) agree() error {
 		o.arenas = append(o.arenas, lent{bytes: int(n.Arena)})
 	}
 	var tried [kinds]bool
-	hosts := g.opts.Sharing.Hosts
-	o.interprets = interprets(notes, hosts)
-	for open := next(notes, hosts, tried); len(open) > 0; open = next(notes, hosts, tried) {
+	on := g.opts.Sharing.On
+	o.interprets = interprets(notes, on)
+	for open := next(notes, on, tried); len(open) > 0; open = next(notes, on, tried) {
 		for _, k := range open {
 			tried[k] = true
 		}
@@ -340,10 +341,10 @@ func (o *opening) agree() error {
 		}
 	}
 	if g.opts.Route == RouteAuto {
-		g.route = choose(notes, hosts)
+		g.route = choose(notes, on)
 		return nil
 	}
-	g.route = Route{Name: g.opts.Route, Devices: devices(notes, hosts), Hosts: several(hosts)}
+	g.route = Route{Name: g.opts.Route, Devices: devices(notes, on), Hosts: several(on)}
 	return o.refused(notes)
 }
 

@@ -20,14 +20,14 @@ import (
 // overWindows are options of groups whose ranks read each other's windows in the memory of their
 // device, overHostWindows of those with windows in memory of the host.
 var (
-	overWindows     = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
-	overHostWindows = ccl.Options{CudaBuffSize: 256 << 10, CudaRoute: "host-windows"}
-	eitherWindows   = []ccl.Options{overWindows, overHostWindows}
+	overWindows     = ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: "windows"}
+	overHostWindows = ccl.GroupOptions{CudaBuffSize: 256 << 10, CudaRoute: "host-windows"}
+	eitherWindows   = []ccl.GroupOptions{overWindows, overHostWindows}
 )
 
 // machine makes a device group whose ranks share the devices of one machine, as if they were
 // processes.
-func machine(t testing.TB, n int, device cudatest.Options, opts ccl.Options, memory int) []*rank {
+func machine(t testing.TB, n int, device cudatest.Options, opts ccl.GroupOptions, memory int) []*rank {
 	t.Helper()
 	device.Apart = true
 	driver := cudatest.New(device)
@@ -65,13 +65,13 @@ func TestWindowsOrder(t *testing.T) {
 }
 
 // maker makes a device group of n ranks.
-type maker func(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank
+type maker func(t testing.TB, n int, device cudatest.Options, opts ccl.GroupOptions) []*rank
 
 // bothRoutes runs a test with calls that are staged, and with calls over windows.
 func bothRoutes(t *testing.T, test func(t *testing.T, world maker)) {
 	t.Run("staged", func(t *testing.T) { test(t, world) })
 	t.Run("windows", func(t *testing.T) {
-		test(t, func(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank {
+		test(t, func(t testing.TB, n int, device cudatest.Options, opts ccl.GroupOptions) []*rank {
 			opts.CudaRoute = "windows"
 			return machine(t, n, device, opts, memory)
 		})
@@ -265,7 +265,7 @@ func TestWindowsGrow(t *testing.T) {
 			if short {
 				device.Faults.Fail = []cudatest.Failure{{Call: "cuMemCreate", Nth: 2, Code: 2}}
 			}
-			opts := ccl.Options{CudaRoute: "windows", CudaInterpret: interpret, CudaGraphs: "2"}
+			opts := ccl.GroupOptions{CudaRoute: "windows", CudaInterpret: interpret, CudaGraphs: 2}
 			w := machine(t, 2, device, opts, memory)
 			for i, count := range []int{500, 900_000} {
 				length := func(_, _ int) int { return count }

@@ -126,7 +126,8 @@ func (w *windows) lost() error {
 }
 
 // gone returns why a peer has gone, or nil: what it has said before it went, if anything. Who
-// drives the control group at this moment may be about to read that, so it has goneSpan.
+// drives the control group at this moment may be about to read that, so it has goneSpan. If the
+// peer has died, the control group settles first who else has.
 func (w *windows) gone(peer int) *fault.Error {
 	gone := w.g.comm.Gone(peer)
 	if gone == nil {
@@ -138,6 +139,9 @@ func (w *windows) gone(peer int) *fault.Error {
 	now := time.Now().UnixNano()
 	if w.goneAt[peer].CompareAndSwap(0, now) || now-w.goneAt[peer].Load() < int64(goneSpan) {
 		return nil
+	}
+	if gone.Code == fault.PeerLost {
+		return w.g.comm.Mourn()
 	}
 	return gone
 }

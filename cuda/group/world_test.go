@@ -53,7 +53,7 @@ type rank struct {
 const memory = 4 << 20
 
 // world makes a device group of n ranks.
-func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*rank {
+func world(t testing.TB, n int, device cudatest.Options, opts ccl.GroupOptions) []*rank {
 	t.Helper()
 	devices := make([]cudatest.Options, n)
 	for i := range devices {
@@ -65,7 +65,7 @@ func world(t testing.TB, n int, device cudatest.Options, opts ccl.Options) []*ra
 
 // worldOf makes a device group with a rank on each device, which has so many bytes of memory. No
 // machine knows of memory of another in the same process, so the group is staged.
-func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory int) []*rank {
+func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.GroupOptions, memory int) []*rank {
 	t.Helper()
 	opts.CudaRoute = "staged"
 	drivers := make([]*cudatest.Driver, len(devices))
@@ -77,14 +77,14 @@ func worldOf(t testing.TB, devices []cudatest.Options, opts ccl.Options, memory 
 }
 
 // ranksOn makes a device group with a rank on the first device of each driver.
-func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.Options, memory int) []*rank {
+func ranksOn(t testing.TB, drivers []*cudatest.Driver, opts ccl.GroupOptions, memory int) []*rank {
 	t.Helper()
 	return ranksOnDevices(t, drivers, 1, opts, memory)
 }
 
 // ranksOnDevices makes a device group whose ranks are on so many devices of their drivers in turn.
 // Those that lend have their memory in an arena.
-func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts ccl.Options, memory int,
+func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts ccl.GroupOptions, memory int,
 	lends ...bool) []*rank {
 	t.Helper()
 	n := len(drivers)
@@ -110,7 +110,7 @@ func ranksOnDevices(t testing.TB, drivers []*cudatest.Driver, devices int, opts 
 }
 
 // ranksOf makes a device group of comms. Those that lend have their memory in an arena.
-func ranksOf(t testing.TB, comms []*ccl.Communicator, drivers []*cudatest.Driver, devices int, opts ccl.Options,
+func ranksOf(t testing.TB, comms []*ccl.Communicator, drivers []*cudatest.Driver, devices int, opts ccl.GroupOptions,
 	memory int, lends ...bool) []*rank {
 	t.Helper()
 	n := len(drivers)
@@ -184,7 +184,8 @@ func firstOfEach(w []*rank) (first []*rank) {
 }
 
 // localIn makes one more group of ranks of this process.
-func localIn(ctx context.Context, node *ccl.Node, n int, opts ccl.Options) (*ccl.Node, []*ccl.Communicator, error) {
+func localIn(ctx context.Context, node *ccl.Node, n int, opts ccl.GroupOptions) (
+	*ccl.Node, []*ccl.Communicator, error) {
 	endpoints, addresses, comms := make([]*ccl.Endpoint, n), make([][]byte, n), make([]*ccl.Communicator, n)
 	for i := range n {
 		var err error

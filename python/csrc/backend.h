@@ -60,12 +60,14 @@ uint64_t device_arena(const std::string& device, const std::string& lines);
 // forward to them.
 class GocclBackend final : public c10d::Backend {
  public:
-  // Makes a group: opens it, puts this rank's address into the store, collects the addresses of the
-  // others, and joins. It waits for the other ranks for at most the timeout of the options; the
-  // error names the missing ranks. Call it without the GIL. With enable_reconfigure the group has
-  // no members, and cannot be used, until reconfigure is called.
+  // Makes a group: opens it, meets the other ranks over the store, and joins. It waits for them for at
+  // most the timeout of the options; the error names the missing ranks. Call it without the GIL. With
+  // enable_reconfigure the group has no members, and cannot be used, until reconfigure is called.
   static c10::intrusive_ptr<GocclBackend> create(const StorePtr& store, int rank, int size,
                                                  const GroupOptionsPtr& options);
+  // Tells the other ranks that this one cannot join a group, and why. They fail at once.
+  static void cannot_join(const StorePtr& store, int rank, int size, const GocclOptions& options,
+                          const std::string& why) noexcept;
   // Makes the group of a device now, instead of at its first tensor.
   void eagerConnectSingleDevice(at::Device device) override;
   // The members of this process's groups (but for those of strangers) that are known to have died,
@@ -92,8 +94,8 @@ class GocclBackend final : public c10d::Backend {
   BackendPtr shrink(const std::vector<int64_t>& excluded, int flags, const OptionsPtr& options) override;
   // The group of the ranks that are left, and their ranks in this group: see goccl_group_shrink. The
   // timeout is that of the options. Call it without the GIL.
-  std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>> remaining(const std::vector<int32_t>& without,
-                                                                              const GroupOptionsPtr& options);
+  std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
+  remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options);
   // Where groups of devices meet: for a group that was made without this store.
   void use_store(StorePtr store) { meeting_ = std::move(store); }
   // The IP addresses at which this process may reach that of a rank, on a line each.
@@ -179,7 +181,10 @@ class GocclBackend final : public c10d::Backend {
   };
   // device is "" for the host.
   static Opening open(int rank, int size, const GocclOptions& options, const std::string& device);
-  // Puts the address into the store, collects those of the others, and joins.
+  // open; if that fails, the other ranks are told why.
+  static Opening open_or_tell(const StorePtr& store, int rank, int size, const GocclOptions& options,
+                              const std::string& device);
+  // Meets the other ranks over the store, and joins.
   static void join(const StorePtr& store, const Opening& opening, int rank, int size, const GroupOptionsPtr& options);
   // The group of a device. The first call makes it, and waits for the other ranks as create does.
   const DeviceGroup& on(c10::Device device, const char* title);

@@ -46,7 +46,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("mem_allocator", [](GocclBackend& self) -> py::object {
         return py::module_::import("goccl._registered").attr("allocator")();
       })
-      .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("options"), NoGil())
+      .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("quorum"), py::arg("options"),
+           NoGil())
       .def("_use_store", &GocclBackend::use_store, py::arg("store"))
       .def("_locate", &GocclBackend::locate, py::arg("rank"))
       .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())
@@ -70,9 +71,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("use_device_type", &use_device_type, py::arg("name"));
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         NoGil());
+  m.def("cannot_join", &GocclBackend::cannot_join, py::arg("store"), py::arg("rank"), py::arg("size"),
+        py::arg("options"), py::arg("why"), NoGil());
   m.def("empty", &empty, py::arg("size"), py::arg("dtype"), py::arg("lines"), NoGil());
   m.def("device_arena", &device_arena, py::arg("device"), py::arg("lines"), NoGil());
-  m.def("lost", &GocclBackend::lost, NoGil());
   m.def("trace", [] { return py::bytes(trace()); });
   // Hooks end first: they may need the interpreter, and closing groups because the interpreter ends
   // is not a failure.

@@ -140,16 +140,16 @@ const DeviceGroup& GocclBackend::on(c10::Device device, const char* title) {
   }
   const size_t ordinal = devices_.size();
   lock.unlock();
-  const Opening opening = open(getRank(), getSize(), *options_, name_of(device));
+  // Every rank makes its groups of devices in the same order, and each may have another index.
+  const auto meeting = c10::make_intrusive<c10d::PrefixStore>(c10::str("device/", ordinal), meeting_);
+  const Opening opening = open_or_tell(meeting, getRank(), getSize(), *options_, name_of(device));
   const auto side = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
   const auto made = std::make_shared<DeviceGroup>(DeviceGroup{device, opening.group, side, false});
   lock.lock();
   devices_.push_back(made); // from here on abort ends it
   lock.unlock();
   try {
-    // Every rank makes its groups of devices in the same order, and each may have another index.
-    join(c10::make_intrusive<c10d::PrefixStore>(c10::str("device/", ordinal), meeting_), opening, getRank(), getSize(),
-         options_);
+    join(meeting, opening, getRank(), getSize(), options_);
   } catch (...) {
     lock.lock();
     devices_.pop_back();

@@ -17,7 +17,8 @@
 #include "goccl.h"
 
 #define GOCCL_FUNCTIONS(X)                                                                                         \
-  X(version) X(group_open) X(group_join) X(group_state_of) X(group_become) X(group_set_timeout) X(group_abort)     \
+  X(version) X(group_open) X(group_state_of) X(group_become) X(group_set_timeout) X(group_abort)                   \
+  X(meeting_open) X(meeting_step) X(meeting_interrupt) X(meeting_join) X(meeting_free)                             \
   X(group_drain) X(group_lost) X(group_shrink) X(group_members) X(group_locate) X(group_close) X(group_free)       \
   X(group_describe) X(group_batch) X(group_record_to) X(group_monitored_barrier) X(group_sparse_all_reduce)        \
   X(trace) X(run) X(start) X(enqueue) X(work_join) X(work_wait) X(work_poll) X(work_source) X(work_sparse)         \

@@ -35,14 +35,14 @@ BackendPtr GocclBackend::shrink(const std::vector<int64_t>& excluded, int flags,
 }
 
 std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
-GocclBackend::remaining(const std::vector<int32_t>& without, const GroupOptionsPtr& options) {
+GocclBackend::remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options) {
   constexpr const char* title = "goccl shrink";
   goccl_group next = 0;
   goccl_work settling = 0;
   std::exception_ptr interrupt;
   Failure failure;
-  int rc = lib.group_shrink(group(title), without.data(), without.size(), timeout_ns(options->timeout), &next,
-                            slice_ns(), &settling, &failure);
+  int rc = lib.group_shrink(group(title), without.data(), without.size(), quorum,
+                            timeout_ns(options->timeout), &next, slice_ns(), &settling, &failure);
   if (settling != 0) rc = await(settling, Limit(), next, interrupt, &failure), give_back(settling);
   std::vector<int32_t> members(getSize());
   size_t n = 0;

@@ -39,8 +39,9 @@ class GocclBackend(Backend):
 
     @property
     def options(self) -> Options: ...
-    def _remaining(self, without: list[int], options: Options) -> tuple[GocclBackend, list[int]]:
-        """Makes a group of the ranks that are left, without those listed. Returns it, and its members' ranks here."""
+    def _remaining(self, without: list[int], quorum: int, options: Options) -> tuple[GocclBackend, list[int]]:
+        """Makes a group of the ranks that are left, without those listed, if they are a quorum (0: a majority).
+        Returns it, and its members' ranks here."""
     def _locate(self, rank: int) -> str:
         """The IP addresses at which this process may reach that of a rank, on a line each, nearest first."""
     def _abort_because(self, reason: str) -> None: ...
@@ -80,9 +81,8 @@ def use_device_type(name: str) -> None:
 def create(store: Store, rank: int, size: int, options: Options) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
 
-def lost() -> list[tuple[list[int], str]]:
-    """Returns of each group that has lost members its ranks' numbers in the whole job (none if they are the same),
-    and a line for each lost one: its rank, a space, and what happened."""
+def cannot_join(store: Store, rank: int, size: int, options: Options, why: str) -> None:
+    """Tells the other ranks that this one cannot join a group, and why: they fail at once."""
 
 def library_path() -> str:
     """Returns the path of the library that is loaded."""

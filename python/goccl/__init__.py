@@ -186,12 +186,19 @@ def shrink(
     group: dist.ProcessGroup | None = None,
     without: Sequence[int] = (),
     timeout: timedelta | float | None = None,
+    quorum: str | int = "majority",
 ) -> dist.ProcessGroup:
     """Makes a process group of the ranks that are left of one, for example after the death of some.
 
     All that are left call it, whether or not the group has failed. They settle among themselves which ranks are lost:
     those that have died, or cannot be reached by some, also while this runs. No store is needed for that. Then the
     former group is destroyed. The order of the remaining ranks stays.
+
+    Ranks that are silent, or listed in without, may live and do the same, for example where the network is cut into two
+    parts. So at most one part goes on: that with more than half of the ranks that may live, or with half of them and
+    among these the lowest rank. Ranks that are known to be dead do not count: of a process of the same host that is
+    certain. The other ranks get an error that names those that may have gone on. A rank that was left out (it was
+    stopped, say) and calls this later gets an error that says by whom, and cannot go on.
 
     The default group is followed by a new default group, in which ranks of the whole job are numbered anew: all other
     groups of the process are destroyed too. Its rank 0 serves its store. Data parallel modules, device meshes and
@@ -202,21 +209,24 @@ def shrink(
         without: more ranks of the group to leave out, which do not call this.
         timeout: how long to wait for the others, and the timeout of the new group, as a timedelta or in seconds; that
             of the group if None.
+        quorum: which ranks may go on, the same on all: "majority", as above; "any", whatever others do, so that two
+            parts of a network that is cut both go on; or the number of ranks that must be left at least.
 
     Returns:
         The new process group.
 
     Raises:
-        ValueError: if there is no group, or without names this rank or no rank of the group.
+        ValueError: if there is no group, without names this rank or no rank of the group, or quorum is none.
         TypeError: if the group has other backends.
-        torch.distributed.DistBackendError: if ranks neither call this in time nor have died; it names them.
+        torch.distributed.DistBackendError: if ranks neither call this in time nor have died; if too few are left; or if
+            others have gone on without this one. It names the ranks.
         torch.distributed.DistNetworkError: if the store of the new default group cannot be reached.
     """
     from . import _shrink
 
     if isinstance(timeout, (int, float)):
         timeout = timedelta(seconds=timeout)
-    return _shrink.shrink(group, without, timeout)
+    return _shrink.shrink(group, without, timeout, quorum)
 
 
 check_build()

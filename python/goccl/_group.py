@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch.distributed as dist
 
-from . import _loader, _recorder, _room
+from . import _boot, _loader, _recorder, _room
 from ._options import futures_wait, lines, timeout_of, waits_block
 from .zoptions import Options
 
@@ -49,7 +50,29 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
     if isinstance(pg_options, Made):
         pg_options.backend._use_store(backend_options.store)
         return pg_options.backend
-    core = _loader.core()
+    try:
+        core = _loader.core()
+    except Exception as e:
+        if not _later(backend_options):
+            _boot.without_library(backend_options, e)
+        raise
+    try:
+        options = _options(core, pg_options, backend_options)
+    except Exception as e:
+        if not _later(backend_options):  # the others wait for this rank
+            rank, size = backend_options.group_rank, backend_options.group_size
+            core.cannot_join(backend_options.store, rank, size, _identified(core.Options(backend_options.timeout), backend_options), str(e))
+        raise
+    return core.create(
+        store=backend_options.store,
+        rank=backend_options.group_rank,
+        size=backend_options.group_size,
+        options=options,
+    )
+
+
+def _options(core: ModuleType, pg_options: Options | GroupOptions | None, backend_options: Any) -> GroupOptions:
+    """The group's options, if this process can make one."""
     if lack := _room.lack(_room.FOR_A_GROUP):
         raise dist.DistBackendError(f"goccl: no group can be made: {lack}")
     if isinstance(pg_options, core.Options):  # options of another group, copied by torch
@@ -61,14 +84,18 @@ def create(backend_options: Any, pg_options: Options | GroupOptions | Made | Non
             f"goccl: pg_options must be a goccl.Options or None; got {type(pg_options).__module__}."
             f"{type(pg_options).__qualname__}"
         )
-    options = native(settings, backend_options.timeout)
+    options = _identified(native(settings, backend_options.timeout), backend_options)
+    if _later(backend_options):
+        options.enable_reconfigure = True
+    return options
+
+
+def _later(backend_options: Any) -> bool:
+    """Whether the group gets its members later, and so meets nobody now (torch 2.14 and later)."""
+    return bool(getattr(backend_options, "enable_reconfigure", False))
+
+
+def _identified(options: GroupOptions, backend_options: Any) -> GroupOptions:
     options.group_name = backend_options.group_id
     options.global_ranks_in_group = list(backend_options.global_ranks_in_group or [])
-    if getattr(backend_options, "enable_reconfigure", False):  # torch 2.14 and later
-        options.enable_reconfigure = True
-    return core.create(
-        store=backend_options.store,
-        rank=backend_options.group_rank,
-        size=backend_options.group_size,
-        options=options,
-    )
+    return options

@@ -60,7 +60,9 @@ def _text(name: str, value: Any) -> str:
         timeout = value if isinstance(value, timedelta) else timedelta(seconds=value)
         if timeout <= timedelta(0):
             raise ValueError(f"goccl.Options: timeout must be longer than zero; got {timeout}")
-        return f"{timeout // timedelta(microseconds=1)}us"
+        value = timeout
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(microseconds=1)}us"
     return str(int(value) if isinstance(value, bool) else value)
 
 

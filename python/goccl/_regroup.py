@@ -78,7 +78,7 @@ def shrink(backend: GocclBackend, excluded: list[int], flags: int, options: obje
     mine.group_name = mine.group_name or backend.options.group_name
     if flags & _SHRINK_ABORT:
         backend._abort_because(f"the group is made anew without ranks {excluded}")
-    made, members = backend._remaining(gone, mine)
+    made, members = backend._remaining(gone, 1, mine)  # the caller says who goes on
     died = sorted(set(range(size)) - set(members) - set(gone))
     if died:
         made.shutdown()

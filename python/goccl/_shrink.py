@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
 
-def shrink(group: dist.ProcessGroup | None, without: Sequence[int], timeout: timedelta | None) -> dist.ProcessGroup:
+def shrink(
+    group: dist.ProcessGroup | None, without: Sequence[int], timeout: timedelta | None, quorum: str | int
+) -> dist.ProcessGroup:
     """See goccl.shrink."""
     pg = group if group is not None else dist.group.WORLD
     if pg is None:
         raise ValueError("goccl.shrink: there is no process group yet; call init_process_group first")
+    fewest = _fewest(quorum)
     backend = _backend_of(pg)
     options = copy.copy(backend.options)
     if timeout is not None:
@@ -34,7 +37,7 @@ def shrink(group: dist.ProcessGroup | None, without: Sequence[int], timeout: tim
     if hasattr(options, "enable_reconfigure"):  # torch 2.14 and later
         options.enable_reconfigure = False
     default = pg == dist.group.WORLD
-    made, members, store = _settle(backend, sorted(set(without)), options, with_store=default)
+    made, members, store = _settle(backend, sorted(set(without)), fewest, options, with_store=default)
     of_job = dist.get_process_group_ranks(pg)
     name, description, device = dist.get_backend(pg), pg.group_desc, pg.bound_device_id
     backend._abort_because(f"the group goes on as one of its ranks {members}")
@@ -56,6 +59,16 @@ def shrink(group: dist.ProcessGroup | None, without: Sequence[int], timeout: tim
     return smaller
 
 
+def _fewest(quorum: str | int) -> int:
+    """The quorum as the core has it."""
+    named = {"majority": 0, "any": 1}
+    if quorum in named:
+        return named[str(quorum)]
+    if isinstance(quorum, int) and not isinstance(quorum, bool) and 1 <= quorum < 2**31:
+        return quorum
+    raise ValueError(f'goccl.shrink: quorum is {quorum!r}; it is "majority", "any", or a number of ranks')
+
+
 def _backend_of(pg: dist.ProcessGroup) -> GocclBackend:
     """The one backend of a group."""
     backend = pg._get_backend(torch.device("cpu"))
@@ -67,21 +80,21 @@ def _backend_of(pg: dist.ProcessGroup) -> GocclBackend:
 
 
 def _settle(
-    backend: GocclBackend, without: list[int], options: GroupOptions, with_store: bool
+    backend: GocclBackend, without: list[int], quorum: int, options: GroupOptions, with_store: bool
 ) -> tuple[GocclBackend, list[int], dist.Store | None]:
     """Makes the smaller group and its store. Returns them, and the members' ranks in the former group.
 
     A member may die before all have the store. The others then shrink that group in turn; those that have it already
     learn of the death in their next operation, and do so too.
     """
-    made, members = backend._remaining(without, copy.copy(options))
+    made, members = backend._remaining(without, quorum, copy.copy(options))
     while True:
         try:
             store = _store(made, options._timeout) if with_store else None
             made.barrier().wait()
             return made, members, store
         except dist.DistBackendError:
-            rest, kept = made._remaining([], copy.copy(options))
+            rest, kept = made._remaining([], quorum, copy.copy(options))
             if len(kept) == made.size():  # nobody has died: it was something else
                 raise
             made, members = rest, [members[r] for r in kept]

@@ -41,7 +41,7 @@ class Options(Settings):
             (``GOCCL_CUDA_INTERPRET``, default 0)
         cuda_registered: Registered memory of each CUDA device that this process uses (goccl.empty with
             device="cuda", goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made.
-            0: none. The first group of a process on a device decides. See docs/registered.md.
+            0: none. See docs/registered.md. The first group of a process on a device decides.
             (``GOCCL_CUDA_REGISTERED``, default 0)
         cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
             CPU reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks
@@ -62,17 +62,20 @@ class Options(Settings):
             have an order (docs/torch.md). (``GOCCL_FUTURES``, default callbacks)
         ib_gid_index: Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches
             furthest (RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first.
-            Where it is not set, the Python package takes NCCL_IB_GID_INDEX. (``GOCCL_IB_GID_INDEX``, default -1)
+            Where it is not set, the Python package takes NCCL_IB_GID_INDEX. The first group of a process that may use
+            RDMA decides. (``GOCCL_IB_GID_INDEX``, default -1)
         ib_hca: Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names
             (=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3); a process uses 4 ports, near ones and fast ones
-            first. Where it is not set, the Python package takes NCCL_IB_HCA. (``GOCCL_IB_HCA``)
+            first. Where it is not set, the Python package takes NCCL_IB_HCA. The first group of a process that may use
+            RDMA decides. (``GOCCL_IB_HCA``)
         ib_retry_cnt: How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts
-            as broken. (``GOCCL_IB_RETRY_CNT``, default 5)
-        ib_sl: Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15. (``GOCCL_IB_SL``,
-            default 0)
-        ib_tc: Traffic class of what RDMA sends, 0 to 255. (``GOCCL_IB_TC``, default 0)
+            as broken. The first group of a process that may use RDMA decides. (``GOCCL_IB_RETRY_CNT``, default 5)
+        ib_sl: Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15. The first group of a
+            process that may use RDMA decides. (``GOCCL_IB_SL``, default 0)
+        ib_tc: Traffic class of what RDMA sends, 0 to 255. The first group of a process that may use RDMA decides.
+            (``GOCCL_IB_TC``, default 0)
         ib_timeout: After how long RDMA sends something again that is not acknowledged: 4.096 µs × 2^this, 14 (67
-            ms) to 22 (17 s). (``GOCCL_IB_TIMEOUT``, default 16)
+            ms) to 22 (17 s). The first group of a process that may use RDMA decides. (``GOCCL_IB_TIMEOUT``, default 16)
         peer_timeout: How long the path to a process on another host may be broken or silent, in seconds or with a
             unit, 2s at least; then the process counts as lost. Until then a connection that breaks is made again. The
             first group of a process that may use TCP decides. (``GOCCL_PEER_TIMEOUT``, default 10s)
@@ -85,23 +88,26 @@ class Options(Settings):
             (docs/torch.md); 0: none. The Python package asks for 4096. (``GOCCL_RECORDER``, default 0)
         record_signal: Signal at which a process of the Python package writes the last operations of its groups to
             that file, also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the
-            signal itself, or ignores it, keeps it. The first group of a process decides. (``GOCCL_RECORD_SIGNAL``,
-            default USR2)
+            signal itself, or ignores it, keeps it. The first group of a process whose operations are recorded decides.
+            (``GOCCL_RECORD_SIGNAL``, default USR2)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
-            memory is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. The
-            first group of a process decides. See docs/registered.md. (``GOCCL_REGISTERED``, default 16G)
+            memory is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. See
+            docs/registered.md. The first group of a process decides. (``GOCCL_REGISTERED``, default 16G)
         secret_file: File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least,
-            which only its owner can read: the store alone is then not enough to join (docs/trust.md). The first group
-            of a process that may use TCP decides. (``GOCCL_SECRET_FILE``)
+            which only its owner can read: the store alone is then not enough to join (docs/trust.md). A group that asks
+            for another file than its process has is refused. The first group of a process that may use TCP decides.
+            (``GOCCL_SECRET_FILE``)
         socket_family: ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same).
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
             those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
-            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. The first
-            group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
+            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. Not set:
+            all, bridges of containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::)
+            do not count; of more than 32 addresses, one of each subnet comes first, and a WARN names what is left out.
+            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         socket_streams: How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each
-            connection (clouds), or to use several interfaces of different rates. Not set: one for each interface that
-            is about as fast as the best one. The first group of a process that may use TCP decides.
+            connection (clouds), or to use several interfaces of different rates. 0, or not set: one for each interface
+            that is about as fast as the best one. The first group of a process that may use TCP decides.
             (``GOCCL_SOCKET_STREAMS``)
         spin_us: How many microseconds a wait of this process spins and yields before it sleeps; 0 sleeps at once.
             Not set: learned from how long waits take and from who else needs the cores. The first group of a process
@@ -110,7 +116,8 @@ class Options(Settings):
             group's own if not set. That of an operation counts from its turn, so a queue that moves never times out.
             (``GOCCL_TIMEOUT``)
         tls: 1: TCP connections are encrypted by TLS 1.3, with a certificate that each process makes for itself and
-            its peers know from the store (docs/trust.md). (``GOCCL_TLS``, default 0)
+            its peers know from the store (docs/trust.md). All groups of a process that may use TCP need the same.
+            (``GOCCL_TLS``, default 0)
         top: 0: ``goccl top`` cannot ask this process what its groups are doing (docs/flight.md). The first group of
             a process decides. (``GOCCL_TOP``, default 1)
         transport: auto: shared memory on one host, between hosts RDMA where both have adapters for it

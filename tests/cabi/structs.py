@@ -18,6 +18,18 @@ class Call(ctypes.Structure):
                 ("key", ctypes.c_uint64), ("within", ctypes.c_uint64)]
 
 
+class MeetingOptions(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("keeps_store", ctypes.c_int32),
+                ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p),
+                ("global_ranks", ctypes.POINTER(ctypes.c_uint64)), ("n_global_ranks", ctypes.c_size_t),
+                ("address", ctypes.c_char_p), ("address_len", ctypes.c_size_t), ("failed", ctypes.c_char_p)]
+
+
+class MeetingRequest(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_int32), ("number", ctypes.c_int64), ("keys_len", ctypes.c_size_t),
+                ("value_len", ctypes.c_size_t)]
+
+
 class GroupOptions(ctypes.Structure):
     _fields_ = [("abi", ctypes.c_uint32), ("rank", ctypes.c_int32), ("size", ctypes.c_int32),
                 ("timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("options", ctypes.c_char_p),

@@ -26,7 +26,7 @@ def lib():
     return ctypes.CDLL(str(pathlib.Path(goccl.__file__).with_name("libgoccl.so")))
 
 
-def open_group(lib, rank, size, abi=4, options=b"", timeout=10.0, device=None, shim=b"test"):
+def open_group(lib, rank, size, abi=5, options=b"", timeout=10.0, device=None, shim=b"test"):
     group, length, error = ctypes.c_uint64(), ctypes.c_size_t(), Error()
     buffer = ctypes.create_string_buffer(MAX_ADDRESS)
     wanted = GroupOptions(abi, rank, size, int(timeout * 1e9), b"cabi", options, shim, device)

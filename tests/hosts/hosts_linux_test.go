@@ -1,11 +1,13 @@
 package hosts_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,13 +16,33 @@ import (
 	"github.com/goccl/goccl/tests/hosts"
 )
 
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	os.RemoveAll(built)
+	os.Exit(code)
+}
+
+// built is the folder of the program with, once it is built.
+var built string
+
+var with = sync.OnceValues(func() (program string, err error) {
+	if built, err = os.MkdirTemp("", "hosts"); err != nil {
+		return "", err
+	}
+	program = filepath.Join(built, "with")
+	if said, err := exec.Command("go", "build", "-o", program, "./with").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return program, nil
+})
+
 // script runs a shell script inside a network of two hosts, and returns its output. It skips the
 // test where the system refuses networks.
 func script(t *testing.T, wires []string, text string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "with")
-	said, err := exec.Command("go", "build", "-o", program, "./with").CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	program, err := with()
+	require.NoError(t, err)
 	if err := hosts.Possible(); err != nil {
 		t.Skip(err)
 	}
@@ -129,6 +151,7 @@ func TestValidate(t *testing.T) {
 		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{Delay: -1}}}, "wire 0: delay"},
 		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{}, {Loss: 0.6}}}, "wire 1: loss"},
 		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{Flow: -1}}}, "wire 0: flow"},
+		{hosts.Network{Hosts: 2, Wires: []hosts.Wire{{Most: 100}}}, "wire 0: most"},
 		{hosts.Network{Hosts: 2, Wires: make([]hosts.Wire, 1)}, ""},
 	} {
 		if err := tt.n.Validate(); tt.says == "" {

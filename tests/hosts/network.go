@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// leastMost is what any IPv4 network must carry.
+const leastMost = 576
+
 // Most is the largest number of hosts of a network, and of wires.
 const Most = 128
 
@@ -20,11 +23,18 @@ type Wire struct {
 	Delay time.Duration // what a round trip takes longer
 	Loss  float64       // the part of packets that is lost, each of at most 1,500 bytes
 	Flow  int64         // bytes a second of each connection in each direction; what is more is lost. 0: no limit
+	Most  int           // larger packets are lost, and nobody says so; in bytes of IP. 0: none
 	IPv6  bool          // the interfaces have IPv6 addresses only
+
+	// Firewalls: IPv4 packets with which these hosts would open a TCP connection are lost, or
+	// answered by a reset.
+	Drops, Refuses []int
 }
 
 // relayed reports whether this process must carry the packets of a wire.
-func (w *Wire) relayed() bool { return w.Delay > 0 || w.Loss > 0 || w.Flow > 0 }
+func (w *Wire) relayed() bool {
+	return w.Delay > 0 || w.Loss > 0 || w.Flow > 0 || w.Most > 0 || len(w.Drops)+len(w.Refuses) > 0
+}
 
 // Validate reports what is wrong with n.
 func (n *Network) Validate() error {
@@ -43,6 +53,9 @@ func (n *Network) Validate() error {
 		}
 		if w.Flow < 0 {
 			return fmt.Errorf("wire %d: flow %v: want 0 or more", i, w.Flow)
+		}
+		if w.Most < 0 || w.Most > 0 && w.Most < leastMost {
+			return fmt.Errorf("wire %d: most %v: want %d or more, or 0", i, w.Most, leastMost)
 		}
 	}
 	return nil

@@ -1,11 +1,13 @@
 package hosts
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,12 +27,13 @@ type packet struct {
 }
 
 // relay makes a wire of tun devices and carries their packets. Devices leave checksums and the
-// cutting of large packets to the next one, so a packet may have 64 KiB, unless packets get lost.
+// cutting of large packets to the next one, so a packet may have 64 KiB, unless single ones get
+// lost.
 func (n *Network) relay(wire int) error {
 	devices := make([]*os.File, n.Hosts)
 	w := &n.Wires[wire]
 	for host := range devices {
-		device, err := openTun(fmt.Sprintf("tun%d.%d", wire, host), w.Loss == 0 && w.Flow == 0)
+		device, err := openTun(fmt.Sprintf("tun%d.%d", wire, host), w.Loss == 0 && w.Flow == 0 && w.Most == 0)
 		if err != nil {
 			return err
 		}
@@ -55,8 +58,8 @@ func (n *Network) relay(wire int) error {
 		by[netip.MustParseAddr(n.Address(wire, host))] = queue
 		go deliver(device, queue, buffers)
 	}
-	for _, device := range devices {
-		go collect(device, by, w, buffers)
+	for host, device := range devices {
+		go collect(host, device, by, w, buffers)
 	}
 	return nil
 }
@@ -88,7 +91,7 @@ func openTun(name string, large bool) (*os.File, error) {
 }
 
 // collect reads what a host sends, until its device is gone.
-func collect(device *os.File, by map[netip.Addr]chan packet, w *Wire, buffers *sync.Pool) {
+func collect(host int, device *os.File, by map[netip.Addr]chan packet, w *Wire, buffers *sync.Pool) {
 	buckets := map[[connectionBytes]byte]*bucket{}
 	for {
 		of := buffers.Get().(*[mostPacket]byte)
@@ -101,6 +104,14 @@ func collect(device *os.File, by map[netip.Addr]chan packet, w *Wire, buffers *s
 		if w.Loss > 0 && rand.Float64() < w.Loss {
 			buffers.Put(of)
 			continue
+		}
+		if w.Most > 0 && n-vnetHeader > w.Most || slices.Contains(w.Drops, host) && opens(p) {
+			buffers.Put(of)
+			continue
+		}
+		if slices.Contains(w.Refuses, host) && opens(p) {
+			n = vnetHeader + refuse(of)
+			p = of[vnetHeader:n]
 		}
 		if w.Flow > 0 {
 			key := connection(p)
@@ -131,6 +142,49 @@ func destination(p []byte) (to netip.Addr) {
 		to, _ = netip.AddrFromSlice(p[24:40])
 	}
 	return to
+}
+
+const (
+	tcpProtocol         = 6
+	flagSYN, flagReset  = 2, 4
+	flagACK             = 16
+	headerIP, headerTCP = 20, 20 // without options
+)
+
+// opens reports whether an IPv4 packet would open a TCP connection.
+func opens(p []byte) bool {
+	if len(p) < headerIP+headerTCP || p[0]>>4 != 4 || p[9] != tcpProtocol {
+		return false
+	}
+	header := int(p[0]&15) * 4
+	return len(p) >= header+headerTCP && p[header+13]&(flagSYN|flagACK) == flagSYN
+}
+
+// refuse replaces a packet that opens a connection by the answer of a closed port, and returns its
+// length.
+func refuse(of *[mostPacket]byte) int {
+	p := of[vnetHeader:]
+	header := int(p[0]&15) * 4
+	asked := slices.Clone(p[:header+headerTCP])
+	syn := asked[header:]
+	clear(of[:vnetHeader+headerIP+headerTCP])
+	of[0] = 2 // of the header for what is left to do: checksums are valid
+	be := binary.BigEndian
+	p[0], p[8], p[9] = 4<<4|headerIP/4, 64, tcpProtocol
+	be.PutUint16(p[2:], headerIP+headerTCP)
+	copy(p[12:16], asked[16:20])
+	copy(p[16:20], asked[12:16])
+	sum := uint32(0)
+	for i := 0; i < headerIP; i += 2 {
+		sum += uint32(be.Uint16(p[i:]))
+	}
+	be.PutUint16(p[10:], ^uint16(sum+sum>>16))
+	tcp := p[headerIP:]
+	copy(tcp, syn[2:4])
+	copy(tcp[2:], syn[:2])
+	be.PutUint32(tcp[8:], be.Uint32(syn[4:])+1)
+	tcp[12], tcp[13] = headerTCP/4<<4, flagReset|flagACK
+	return headerIP + headerTCP
 }
 
 // connectionBytes is the length of both addresses and ports.

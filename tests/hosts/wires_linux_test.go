@@ -1,20 +1,14 @@
 package hosts_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -26,49 +20,10 @@ func TestRankOfWire(t *testing.T) {
 	if *rankFlag == "" {
 		return // it runs as a process of TestRightWire only
 	}
-	folder, name := filepath.Split(*rankFlag)
-	rank, err := strconv.Atoi(name)
-	require.NoError(t, err)
-	doorbell := park.NewDoorbell()
-	fabric, err := tcp.New(tcp.Options{Doorbell: doorbell,
-		Info: func(format string, args ...any) { fmt.Printf(format+"\n", args...) }})
-	require.NoError(t, err)
-	defer fabric.Close()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "new"+name), fabric.Address(), 0o600))
-	require.NoError(t, os.Rename(filepath.Join(folder, "new"+name), filepath.Join(folder, "address"+name)))
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var peer []byte
-	require.Eventually(t, func() bool {
-		peer, err = os.ReadFile(filepath.Join(folder, fmt.Sprint("address", 1-rank)))
-		return err == nil
-	}, 30*time.Second, 5*time.Millisecond)
-	link, err := fabric.Connect(ctx, peer, transport.Session{Rank: rank, Peer: 1 - rank, Channels: 1})
-	require.NoError(t, err)
-	const total = 2 << 20
-	ch := link.Channel(0)
-	for sent, received := 0, 0; sent < total || received < total; {
-		require.NoError(t, ctx.Err())
-		ticket := doorbell.Prepare()
-		fabric.Arm()
-		moved := fabric.Poll()
-		if space := ch.Reserve(min(64<<10, total-sent)); sent < total && space != nil {
-			ch.Commit(len(space), &transport.Meta{})
-			sent += len(space)
-			moved = true
-		}
-		if payload, _, ok := ch.Peek(); ok {
-			received += len(payload)
-			ch.Release()
-			moved = true
-		}
-		if moved {
-			doorbell.Cancel()
-			continue
-		}
-		require.NoError(t, link.Err()) // the peer may have left, but not before everything has arrived
-		doorbell.Sleep(ticket, time.Second)
-	}
+	folder, rank := ranked(t, *rankFlag)
+	r := newRank(t, folder, rank, tcp.Options{})
+	r.exchange(t)
+	link, fabric := r.link, r.fabric
 	require.NoError(t, link.Close())
 	require.NoError(t, fabric.Close())
 	for _, eth := range []string{"eth0", "eth1"} {

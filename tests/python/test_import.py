@@ -91,8 +91,10 @@ class TestOptions:
             "GOCCL_PLAN=p.json",
         ]
 
-    def test_a_timeout_may_have_a_unit(self):
+    def test_times_may_have_a_unit_or_be_a_timedelta(self):
         assert goccl.Options(timeout="5m").settings() == {"GOCCL_TIMEOUT": "5m"}
+        times = goccl.Options(timeout=timedelta(seconds=1.5), peer_timeout=timedelta(seconds=10)).settings()
+        assert times == {"GOCCL_TIMEOUT": "1500000us", "GOCCL_PEER_TIMEOUT": "10000000us"}
 
     def test_nothing_set(self):
         assert lines(None, {}) == ""

@@ -27,7 +27,9 @@ def test_null(library):
     size = ctypes.c_size_t
     assert "options is NULL" in refused(library.goccl_group_open, none, ctypes.byref(handle), none, size(0), none)
     assert "addresses is NULL" in refused(library.goccl_group_join, handle, none, none, 2, number, none)
-    assert "next is NULL" in refused(library.goccl_group_shrink, handle, none, size(0), ctypes.c_int64(1), none, number, none)
+    assert "next is NULL" in refused(library.goccl_group_shrink, handle, none, size(0), 0, ctypes.c_int64(1), none, number, none)
+    assert "options is NULL" in refused(library.goccl_meeting_open, none, ctypes.byref(handle))
+    assert "values is NULL" in refused(library.goccl_meeting_step, handle, number, none, none, size(1), none, none, size(0))
     assert "call is NULL" in refused(library.goccl_run, handle, none, number, none)
     assert "call is NULL" in refused(library.goccl_start, handle, none, none, none)
     assert "done is NULL" in refused(library.goccl_group_drain, handle, number, none)

@@ -138,8 +138,54 @@ else:
         _, text = told(group.line(1))
         assert re.search(r"rank [02] reports: the group goes on as one of its ranks \[0, 2\]", text), text
         _, text = told(group.line(1))
-        assert re.search(r"goccl: group .*rank 1 of 3: shrink: ", text), text
+        assert re.search(r"goccl: group .*rank 1 of 3: shrink: .*left out by ranks 0, 2", text), text
         group.tell(1)
+        end_in_order(group, (0, 2))
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_majority(transport, tmp_path):
+    """Two halves leave each other out: that with rank 0 goes on, the other one only if it is told to."""
+    with ranks(SCRIPT + """
+if rank > 1:
+    failure(lambda: goccl.shrink(without=[0, 1]))
+    failure(lambda: goccl.shrink(without=[0, 1], quorum=3))
+listen()
+_, seconds = shrink(without=[2, 3]) if rank < 2 else shrink(without=[0, 1], quorum="any")
+say(seconds, dist.get_rank(), total())
+""" + END, 4, tmp_path, transport) as group:
+        for rank in (2, 3):
+            _, text = told(group.line(rank))
+            assert "peer lost (ranks 0, 1): half of the 4 ranks that may live are left here" in text, text
+            _, text = told(group.line(rank))
+            assert "2 of 4 ranks are left here, and the quorum is 3" in text, text
+        for rank in range(4):
+            group.tell(rank)
+        for rank in range(4):
+            assert after_shrink(group, rank) == f"{rank % 2} 2"
+        end_in_order(group, range(4))
+
+
+def test_a_stopped_rank_is_named(tmp_path):
+    with ranks(SCRIPT + """
+if rank == 1:
+    say(os.getpid())
+    listen()
+    os.kill(os.getpid(), 19)  # SIGSTOP
+else:
+    listen()
+    failure(lambda: goccl.shrink(timeout=1.5))
+    _, seconds = shrink(without=[1])
+    say(seconds, total())
+""" + END, 3, tmp_path, "shm") as group:
+        pid = group.line(1)
+        for rank in range(3):
+            group.tell(rank)
+        for rank in (0, 2):
+            _, text = told(group.line(rank))
+            assert f"rank 1 (pid {pid}) is stopped, by a signal or a debugger" in text, text
+            assert after_shrink(group, rank) == "2"
+        group.kill(1)
         end_in_order(group, (0, 2))
 
 
@@ -203,6 +249,9 @@ dist.init_process_group("goccl", store=dist.HashStore(), rank=0, world_size=1)
 for bad in ([0], [1], [-1]):
     with pytest.raises(ValueError, match="cannot be left out by rank 0 of 1"):
         goccl.shrink(without=bad)
+for bad in ("most", 0, -1, True, 2.5):
+    with pytest.raises(ValueError, match="a number of ranks"):
+        goccl.shrink(quorum=bad)
 with pytest.raises(TypeError, match="only groups whose one backend is goccl can shrink; got gloo"):
     goccl.shrink(dist.new_group([0], backend="gloo"))
 assert goccl.shrink(timeout=7) is dist.group.WORLD and dist.get_world_size() == 1

@@ -113,11 +113,11 @@ func (r *rank) join() error {
 	if err != nil {
 		return err
 	}
-	if r.node, err = ccl.NewNode(opts); err != nil {
+	if r.node, err = ccl.NewNode(opts.NodeOptions); err != nil {
 		return err
 	}
 	endpoint, err := r.node.Open(ccl.Config{Name: r.Part, Rank: r.Rank, Size: r.Ranks, Timeout: patience,
-		Options: opts})
+		Options: opts.GroupOptions})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (r *rank) collectives() error {
 	if err := r.join(); err != nil {
 		return err
 	}
-	node, local, err := ccl.Local(r.ctx, r.Ranks, ccl.Options{Determinism: 4})
+	node, local, err := ccl.Local(r.ctx, r.Ranks, ccl.GroupOptions{Determinism: 4})
 	if err != nil {
 		return err
 	}

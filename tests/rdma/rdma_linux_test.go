@@ -172,7 +172,8 @@ func killed(t *testing.T, opts ccl.Options, places []guest, limit time.Duration)
 func TestLockLimit(t *testing.T) {
 	places := many(here(t), 2)
 	// The limit does not bind whoever has the capability, as root does.
-	all := begin(t, "collectives", ccl.Options{Transport: "rdma", Determinism: 4}, places,
+	opts := ccl.Options{GroupOptions: ccl.GroupOptions{Transport: "rdma", Determinism: 4}}
+	all := begin(t, "collectives", opts, places,
 		"sh", "-c", `ulimit -l 64 && exec setpriv --bounding-set=-ipc_lock "$0" "$@"`)
 	for _, p := range all {
 		r := p.next(t)
@@ -187,7 +188,8 @@ func TestLockLimit(t *testing.T) {
 // TestTwoMachines has a rank in each of two machines.
 func TestTwoMachines(t *testing.T) {
 	places := two(t)
-	opts := ccl.Options{IBHCA: "=rxe1", SocketIfname: "eth0", Debug: "INFO"}
+	opts := ccl.Options{NodeOptions: ccl.NodeOptions{IBHCA: "=rxe1", SocketIfname: "eth0"},
+		GroupOptions: ccl.GroupOptions{Debug: "INFO"}}
 	t.Run("Collectives", func(t *testing.T) { collectives(t, opts, places[:]) })
 	t.Run("Killed", func(t *testing.T) { killed(t, opts, places[:], 3*time.Second) })
 	t.Run("Cuts", func(t *testing.T) { withCuts(t, opts, places) })

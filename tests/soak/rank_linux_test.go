@@ -126,8 +126,8 @@ func (s *soaker) countWarnings() error {
 }
 
 // options are those of the road.
-func (s *soaker) options() ccl.Options {
-	o := ccl.Options{Transport: s.Road, PeerTimeout: gone, Registered: "256M", Recorder: 64}
+func (s *soaker) options() (o ccl.Options) {
+	o.Transport, o.PeerTimeout, o.Registered, o.Recorder = s.Road, gone, 256<<20, 64
 	switch s.Road {
 	case "tcp":
 		o.SocketIfname = "lo"
@@ -143,7 +143,7 @@ func (s *soaker) soak() error {
 	}
 	before := holdingNow()
 	var err error
-	if s.node, err = ccl.NewNode(s.options()); err != nil {
+	if s.node, err = ccl.NewNode(s.options().NodeOptions); err != nil {
 		return err
 	}
 	s.node.Track(s.sockets.track)
@@ -276,7 +276,7 @@ func (s *soaker) join(group int) error {
 	}
 	name := fmt.Sprintf("g%d.%d", group, s.made)
 	endpoint, err := s.node.Open(ccl.Config{Name: name, Rank: place, Size: len(members[group]), Timeout: patience,
-		Options: s.options()})
+		Options: s.options().GroupOptions})
 	if err != nil {
 		return err
 	}

@@ -2,39 +2,63 @@ package faulty
 
 import (
 	"context"
-	"slices"
+	"net/netip"
 
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
 )
 
-// Fabric is a wrapped fabric.
-type Fabric struct {
+// fabric is a wrapped fabric.
+type fabric struct {
 	network  *Network
 	inner    transport.Fabric
-	poller   transport.Poller // nil if inner is not a Poller
 	doorbell *park.Doorbell
 }
 
-var (
-	_ transport.Fabric = (*Fabric)(nil)
-	_ transport.Poller = (*Fabric)(nil)
-)
+// Wrap returns a fabric around inner, whose process has the given doorbell. It is a Poller and a
+// Registrar where inner is; so are its links Lenders and its channels Gatherers.
+func (n *Network) Wrap(inner transport.Fabric, doorbell *park.Doorbell) transport.Fabric {
+	f := &fabric{n, inner, doorbell}
+	poller, polls := inner.(transport.Poller)
+	registrar, registers := inner.(transport.Registrar)
+	switch {
+	case polls && registers:
+		return struct {
+			*fabric
+			transport.Poller
+			transport.Registrar
+		}{f, poller, registrar}
+	case polls:
+		return struct {
+			*fabric
+			transport.Poller
+		}{f, poller}
+	case registers:
+		return struct {
+			*fabric
+			transport.Registrar
+		}{f, registrar}
+	}
+	return f
+}
 
 // Name implements transport.Fabric.
-func (f *Fabric) Name() string { return f.inner.Name() }
+func (f *fabric) Name() string { return f.inner.Name() }
 
 // Address implements transport.Fabric.
-func (f *Fabric) Address() []byte { return f.inner.Address() }
+func (f *fabric) Address() []byte { return f.inner.Address() }
 
 // Reaches implements transport.Fabric.
-func (f *Fabric) Reaches(peer []byte) bool { return f.inner.Reaches(peer) }
+func (f *fabric) Reaches(peer []byte) bool { return f.inner.Reaches(peer) }
 
 // SharesMemory implements transport.Fabric.
-func (f *Fabric) SharesMemory() bool { return f.inner.SharesMemory() }
+func (f *fabric) SharesMemory() bool { return f.inner.SharesMemory() }
+
+// Locate implements transport.Fabric.
+func (f *fabric) Locate(peer []byte) []netip.Addr { return f.inner.Locate(peer) }
 
 // Connect implements transport.Fabric.
-func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
+func (f *fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
 	n := f.network
 	l := &link{lost: lost(s.Peer)}
 	l.control.faults = n.faultsOf(s.Peer, s.Rank, Control, func(x *Fault) bool { return x.late() || x.Cut })
@@ -47,38 +71,19 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	if err != nil {
 		return nil, err
 	}
-	l.inner, l.cut, l.channels = inner, n.attach(&s, f.doorbell), make([]channel, s.Channels)
-	l.flusher, _ = inner.(transport.Flusher)
-	l.lender, _ = inner.(transport.Lender)
-	l.opener, _ = inner.(transport.Opener)
-	l.sharer, _ = inner.(transport.Sharer)
-	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
-	for i := range l.channels {
-		c := &l.channels[i]
-		c.link, c.inner, c.doorbell = l, inner.Channel(i), f.doorbell
-		c.faults = n.faultsOf(s.Peer, s.Rank, i, func(x *Fault) bool { return x.late() || x.Corrupt != 0 || x.Cut })
-		c.slow = slices.ContainsFunc(c.faults, func(x lot) bool { return x.late() })
-		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).credit)
+	l.inner, l.cut = inner, n.attach(&s, f.doorbell)
+	for _, x := range n.faultsOf(s.Rank, s.Peer, State, (*Fault).far) {
+		l.trip = max(l.trip, x.RoundTrip)
 	}
-	return l, nil
+	l.wakes.faults = n.faultsOf(s.Rank, s.Peer, Wakes, (*Fault).late)
+	for i := range s.Channels {
+		c := &channel{link: l, inner: inner.Channel(i), doorbell: f.doorbell}
+		c.arriving(n.faultsOf(s.Peer, s.Rank, i, func(x *Fault) bool { return x.late() || x.Corrupt != 0 || x.Cut }))
+		c.sending.faults = n.faultsOf(s.Rank, s.Peer, i, (*Fault).sending)
+		l.channels, l.ends = append(l.channels, c), append(l.ends, c.end())
+	}
+	return l.end(), nil
 }
 
 // Close implements transport.Fabric.
-func (f *Fabric) Close() error { return f.inner.Close() }
-
-// Poll implements transport.Poller.
-func (f *Fabric) Poll() bool { return f.poller != nil && f.poller.Poll() }
-
-// Leave implements transport.Poller.
-func (f *Fabric) Leave() {
-	if f.poller != nil {
-		f.poller.Leave()
-	}
-}
-
-// Arm implements transport.Poller.
-func (f *Fabric) Arm() {
-	if f.poller != nil {
-		f.poller.Arm()
-	}
-}
+func (f *fabric) Close() error { return f.inner.Close() }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func wrapped(t *testing.T, n *Network) (*Fabric, *park.Doorbell) {
+func wrapped(t *testing.T, n *Network) (transport.Fabric, *park.Doorbell) {
 	t.Helper()
 	doorbell := park.NewDoorbell()
 	f, err := tcp.New(tcp.Options{Doorbell: doorbell, Interfaces: "lo"})
@@ -70,13 +70,14 @@ func TestConformanceDisturbed(t *testing.T) {
 		},
 	}
 	all := Fault{From: Any, To: Any, Channel: Any, Fragment: Any, OneIn: 200}
-	first, some, late, short, hungry, wakes, control := all, all, all, all, all, all, all
+	first, some, late, short, hungry, lingers, wakes, control := all, all, all, all, all, all, all, all
 	first.Channel, first.Fragment, first.OneIn, first.Delay = 0, 1, 0, 5*time.Millisecond
 	some.From, some.Fragment, some.OneIn, some.Delay = 3, 0, 0, time.Millisecond
 	late.Jitter = time.Millisecond
 	// The suite assumes that an empty channel has at least that much space.
 	short.OneIn, short.Short = 4, 1024
 	hungry.Starve = 500 * time.Microsecond
+	lingers.OneIn, lingers.Linger = 4, time.Millisecond
 	wakes.Channel, wakes.OneIn, wakes.Jitter = Wakes, 2, time.Millisecond
 	control.Channel, control.OneIn, control.Jitter = Control, 20, time.Millisecond
 	for name, pair := range pairs {
@@ -85,20 +86,20 @@ func TestConformanceDisturbed(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
-				return pair(t, NewNetwork(first, some, late, short, hungry, wakes, control))
+				return pair(t, NewNetwork(first, some, late, short, hungry, lingers, wakes, control))
 			}, transporttest.Options{Allocates: true})
 		})
 	}
 }
 
 // join links rank 0 of a with rank 1 of b.
-func join(t *testing.T, a, b *Fabric) (la, lb transport.Link) {
+func join(t *testing.T, a, b transport.Fabric) (la, lb transport.Link) {
 	t.Helper()
 	return joinHearing(t, a, b, nil)
 }
 
 // joinHearing is join with a handler of rank 1.
-func joinHearing(t *testing.T, a, b *Fabric, handler func([]byte)) (la, lb transport.Link) {
+func joinHearing(t *testing.T, a, b transport.Fabric, handler func([]byte)) (la, lb transport.Link) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -126,12 +127,14 @@ func send(t *testing.T, ch transport.Channel, text string) {
 }
 
 // await only sleeps on the doorbell, so that a fault that does not ring shows as a hang.
-func await(t *testing.T, f *Fabric, doorbell *park.Doorbell, look func() bool) {
+func await(t *testing.T, f transport.Fabric, doorbell *park.Doorbell, look func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		ticket := doorbell.Prepare()
-		f.Arm()
-		f.Poll()
+		if p, ok := f.(transport.Poller); ok {
+			p.Arm()
+			p.Poll()
+		}
 		if look() {
 			doorbell.Cancel()
 			return
@@ -141,7 +144,7 @@ func await(t *testing.T, f *Fabric, doorbell *park.Doorbell, look func() bool) {
 	}
 }
 
-func receive(t *testing.T, f *Fabric, doorbell *park.Doorbell, ch transport.Channel) string {
+func receive(t *testing.T, f transport.Fabric, doorbell *park.Doorbell, ch transport.Channel) string {
 	t.Helper()
 	var text string
 	await(t, f, doorbell, func() bool {
@@ -207,6 +210,29 @@ func TestCredit(t *testing.T) {
 	require.Len(t, lb.Channel(1).Reserve(1000), 1000, "so is the other direction")
 }
 
+// TestState checks that a link says that its peer is far, and that fragments linger.
+func TestState(t *testing.T) {
+	const linger, trip = 30 * time.Millisecond, time.Millisecond
+	doorbell := park.NewDoorbell()
+	n := NewNetwork(Fault{From: 0, To: 1, Channel: State, RoundTrip: trip},
+		Fault{From: 0, To: 1, Channel: 1, Fragment: 1, Linger: linger})
+	f := n.Wrap(inproc.New(doorbell), doorbell)
+	defer f.Close()
+	la, lb := join(t, f, f)
+	require.Equal(t, transport.LinkState{RoundTrip: trip}, la.State())
+	require.Zero(t, lb.State(), "the other direction is left alone")
+	for _, lingers := range []bool{false, true, false} {
+		begin := time.Now()
+		send(t, la.Channel(1), "a fragment")
+		require.Equal(t, "a fragment", receive(t, f, doorbell, lb.Channel(1)), "it has arrived all the same")
+		require.Eventually(t, la.Flushed, 10*time.Second, time.Millisecond)
+		require.Equal(t, lingers, time.Since(begin) >= linger)
+	}
+	require.True(t, lb.Flushed())
+	send(t, lb.Channel(1), "the other direction")
+	require.True(t, lb.Flushed())
+}
+
 // TestLateWakes checks that the sleeper wakes when the delay is over and is not left asleep.
 func TestLateWakes(t *testing.T) {
 	const delay = 30 * time.Millisecond
@@ -217,7 +243,7 @@ func TestLateWakes(t *testing.T) {
 	la, lb := join(t, f, f)
 	slept := func(l transport.Link) time.Duration {
 		begin, ticket := time.Now(), doorbell.Prepare()
-		l.Notify()
+		l.(transport.Lender).Notify()
 		doorbell.Sleep(ticket, 10*time.Second)
 		return time.Since(begin)
 	}

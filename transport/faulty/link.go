@@ -1,6 +1,7 @@
 package faulty
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,24 +13,30 @@ import (
 
 type link struct {
 	inner    transport.Link
-	flusher  transport.Flusher // nil if inner is not a Flusher
-	lender   transport.Lender  // nil if inner is not a Lender
-	opener   transport.Opener  // nil if inner is not an Opener
-	sharer   transport.Sharer  // nil if inner is not a Sharer
 	cut      *cut
 	lost     *fault.Error
-	ended    atomic.Bool // Err has reported the end of the inner link
-	channels []channel
+	ended    atomic.Bool   // Err has reported the end of the inner link
+	trip     time.Duration // the least that State says
+	leaves   atomic.Int64  // when what was published has left, in nanoseconds; 0 for at once
+	channels []*channel
+	ends     []transport.Channel // what Channel returns
 	wakes    wakes
 	control  control
 }
 
-var (
-	_ transport.Flusher = (*link)(nil)
-	_ transport.Lender  = (*link)(nil)
-	_ transport.Opener  = (*link)(nil)
-	_ transport.Sharer  = (*link)(nil)
-)
+// end returns the link as its user sees it: a Lender where inner is.
+func (l *link) end() transport.Link {
+	if lender, ok := l.inner.(transport.Lender); ok {
+		return &lending{l, lender}
+	}
+	return l
+}
+
+// lending is a link that is a Lender, whose wake-ups may be late.
+type lending struct {
+	*link
+	transport.Lender
+}
 
 // control delays the control messages that arrive, and drops them once the link is cut.
 type control struct {
@@ -47,32 +54,28 @@ type wakes struct {
 	closed bool
 }
 
-func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+func (l *link) Channel(i int) transport.Channel { return l.ends[i] }
 
-func (l *link) Window() []byte { return l.inner.Window() }
+func (l *link) Open() bool { return l.inner.Open() }
 
-func (l *link) Flushed() bool { return l.flusher == nil || l.flusher.Flushed() }
-
-func (l *link) Open() bool { return l.opener == nil || l.opener.Open() }
-
-func (l *link) Arena() []byte {
-	if l.lender == nil {
-		return nil
-	}
-	return l.lender.Arena()
+func (l *link) State() transport.LinkState {
+	state := l.inner.State()
+	state.RoundTrip = max(state.RoundTrip, l.trip)
+	return state
 }
 
-func (l *link) Shared() (note []byte, descriptors []int) {
-	if l.sharer == nil {
-		return nil, nil
+func (l *link) Flushed() bool {
+	if l.cut.done.Load() {
+		return true
 	}
-	return l.sharer.Shared()
+	at := l.leaves.Load()
+	return (at == 0 || time.Now().UnixNano() >= at) && l.inner.Flushed()
 }
 
-func (l *link) Notify() {
+func (l *lending) Notify() {
 	w := &l.wakes
 	if len(w.faults) == 0 {
-		l.inner.Notify()
+		l.Lender.Notify()
 		return
 	}
 	w.mu.Lock()
@@ -85,14 +88,14 @@ func (l *link) Notify() {
 	}
 	w.number++
 	if delay == 0 {
-		l.inner.Notify()
+		l.Lender.Notify()
 		return
 	}
 	time.AfterFunc(delay, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.closed {
-			l.inner.Notify()
+			l.Lender.Notify()
 		}
 	})
 }
@@ -137,8 +140,8 @@ func (l *link) Err() error {
 	}
 	// The end of the link does not overtake fragments in flight. Once it has been reported, nothing
 	// is late any more: what has arrived can be read.
-	for i := range l.channels {
-		if c := &l.channels[i]; c.slow && c.late() {
+	for _, c := range l.channels {
+		if c.slow && c.late() {
 			return nil
 		}
 	}
@@ -177,7 +180,7 @@ type channel struct {
 	sending sending
 }
 
-// sending is the sender's state of the faults of credit.
+// sending is the sender's state of the faults that act on outgoing fragments.
 type sending struct {
 	faults []lot
 	number int       // of the next fragment
@@ -186,22 +189,83 @@ type sending struct {
 	since  time.Time // when space may be lent for it
 }
 
+// arriving sets the faults that act on arriving fragments.
+func (c *channel) arriving(faults []lot) {
+	c.faults = faults
+	c.slow = slices.ContainsFunc(faults, func(x lot) bool { return x.late() })
+}
+
+// end returns the channel as its user sees it: a Gatherer where inner is.
+func (c *channel) end() transport.Channel {
+	if gatherer, ok := c.inner.(transport.Gatherer); ok {
+		return &gathering{c, gatherer}
+	}
+	return c
+}
+
+// gathering is a channel that is a Gatherer.
+type gathering struct {
+	*channel
+	transport.Gatherer
+}
+
+func (g *gathering) Gather(memory []byte, m *transport.Meta) (n int, ok bool) {
+	if g.link.cut.done.Load() {
+		return 0, false
+	}
+	most, ok := g.granted(len(memory))
+	if !ok {
+		return 0, true
+	}
+	if n, ok = g.Gatherer.Gather(memory[:most], m); n > 0 {
+		g.sent()
+	}
+	return n, ok
+}
+
+// Sent does not wait for a peer that is cut off.
+func (g *gathering) Sent() bool { return g.Gatherer.Sent() || g.link.cut.done.Load() && g.Withdraw() }
+
 func (c *channel) Reserve(n int) []byte {
 	if c.link.cut.done.Load() {
 		return nil
 	}
-	if s := &c.sending; len(s.faults) > 0 {
-		if !s.asked {
-			s.ask(c.doorbell)
-		}
-		if !s.since.IsZero() && time.Now().Before(s.since) {
-			return nil
-		}
-		if s.short > 0 {
-			n = min(n, s.short)
-		}
+	n, ok := c.granted(n)
+	if !ok {
+		return nil
 	}
 	return c.inner.Reserve(n)
+}
+
+// granted returns how much of n bytes may be sent now as the next fragment; ok is false for want of
+// credit.
+func (c *channel) granted(n int) (most int, ok bool) {
+	s := &c.sending
+	if len(s.faults) == 0 {
+		return n, true
+	}
+	if !s.asked {
+		s.ask(c.doorbell)
+	}
+	if !s.since.IsZero() && time.Now().Before(s.since) {
+		return 0, false
+	}
+	if s.short > 0 {
+		n = min(n, s.short)
+	}
+	return n, true
+}
+
+// sent counts a fragment. The last one that lingers says when all have left.
+func (c *channel) sent() {
+	s := &c.sending
+	for i := range s.faults {
+		if f := &s.faults[i]; f.Linger > 0 && f.hits(s.number) {
+			c.link.leaves.Store(time.Now().Add(f.Linger).UnixNano())
+		}
+	}
+	s.number++
+	s.asked = false
 }
 
 // ask applies the faults of credit to the next fragment.
@@ -234,8 +298,7 @@ func (c *channel) Publish(n int, m *transport.Meta) {
 		return
 	}
 	c.inner.Publish(n, m)
-	c.sending.number++
-	c.sending.asked = false
+	c.sent()
 }
 
 func (c *channel) Flush() { c.inner.Flush() }

@@ -21,6 +21,10 @@ const Wakes = -2
 // can be cut instead of delivering one.
 const Control = -3
 
+// State, as the Channel of a Fault, stands for what the sender's link knows of its path: its
+// RoundTrip.
+const State = -4
+
 // Fault is a disturbance of certain fragments. If several match, all of them act.
 type Fault struct {
 	From, To int // ranks of the sender and the receiver
@@ -36,11 +40,16 @@ type Fault struct {
 
 	Short  int           // most bytes that the sender is lent for it, a multiple of 64; 0 for no limit
 	Starve time.Duration // how long the sender is lent nothing for it, from its first Reserve on
+	Linger time.Duration // how long the sender's link says that it has not left (Link.Flushed)
+
+	RoundTrip time.Duration // of State: the sender's link says that a round trip takes that long, or longer
 }
 
 func (f *Fault) late() bool { return f.Delay > 0 || f.Jitter > 0 }
 
-func (f *Fault) credit() bool { return f.Short > 0 || f.Starve > 0 }
+func (f *Fault) sending() bool { return f.Short > 0 || f.Starve > 0 || f.Linger > 0 }
+
+func (f *Fault) far() bool { return f.RoundTrip > 0 }
 
 // lot draws for one fault of one direction of a channel. What happens to a fragment depends only on
 // its number and the seed.
@@ -107,12 +116,6 @@ func NewNetwork(faults ...Fault) *Network {
 	return &Network{faults: faults, cuts: map[cutKey]*cut{}}
 }
 
-// Wrap returns a fabric around inner, whose process has the given doorbell.
-func (n *Network) Wrap(inner transport.Fabric, doorbell *park.Doorbell) *Fabric {
-	p, _ := inner.(transport.Poller)
-	return &Fabric{network: n, inner: inner, poller: p, doorbell: doorbell}
-}
-
 // Cut breaks all open links between two ranks (Any for all).
 func (n *Network) Cut(a, b int) {
 	n.mu.Lock()
@@ -155,7 +158,7 @@ func (n *Network) attach(s *transport.Session, doorbell *park.Doorbell) *cut {
 // faultsOf returns the faults that act on one direction of a channel between two ranks.
 func (n *Network) faultsOf(from, to, channel int, which func(*Fault) bool) (all []lot) {
 	for i, f := range n.faults {
-		// Any matches every channel, but neither the wake-ups nor the control messages.
+		// Any matches every channel, but neither the wake-ups, the control messages nor the state.
 		if matches(f.From, from) && matches(f.To, to) &&
 			(f.Channel == channel || f.Channel == Any && channel >= 0) && which(&f) {
 			seed := n.Seed

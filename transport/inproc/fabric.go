@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/netip"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -80,6 +81,9 @@ func (f *Fabric) Reaches(peer []byte) bool { return bytes.Equal(f.address, peer)
 
 // SharesMemory returns true: ranks of one process share all of its memory.
 func (f *Fabric) SharesMemory() bool { return true }
+
+// Locate returns none: the path leads through no network.
+func (f *Fabric) Locate([]byte) []netip.Addr { return nil }
 
 // Connect waits for the other end of the session and opens the link.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {

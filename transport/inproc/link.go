@@ -41,8 +41,19 @@ func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	return a, b
 }
 
+var _ transport.Lender = (*link)(nil)
+
 // Channel returns channel i.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+// Open returns true: the path is there.
+func (l *link) Open() bool { return true }
+
+// State returns that of a path through memory.
+func (l *link) State() transport.LinkState { return transport.LinkState{} }
+
+// Flushed returns true: what was published is there.
+func (l *link) Flushed() bool { return true }
 
 // Window returns the peer's window.
 func (l *link) Window() []byte {

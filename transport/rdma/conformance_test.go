@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/faulty"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 	"github.com/goccl/goccl/transport/tcp"
@@ -79,6 +80,18 @@ func TestConformance(t *testing.T) {
 			}, transporttest.Options{Allocates: true, Gathers: true, OnUse: c.onUse})
 		})
 	}
+}
+
+// TestConformanceOfFaulty leads links that send in place through a network without faults.
+func TestConformanceOfFaulty(t *testing.T) {
+	n := network(t, verbstest.Options{Delay: -1})
+	transporttest.Run(t, func(t *testing.T) transporttest.Pair {
+		a, doorbellA := process(t, n.Host(0), nil)
+		b, doorbellB := process(t, n.Host(1), nil)
+		way := faulty.NewNetwork()
+		return transporttest.Pair{A: way.Wrap(a, doorbellA), B: way.Wrap(b, doorbellB),
+			DoorbellA: doorbellA, DoorbellB: doorbellB}
+	}, transporttest.Options{Allocates: true, Gathers: true, OnUse: true})
 }
 
 // joined returns the two ends of a link whose fragments go over a connection.

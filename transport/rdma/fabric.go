@@ -313,13 +313,8 @@ func (f *Fabric) arm() {
 // Leave implements transport.Poller. What was posted leaves by itself.
 func (f *Fabric) Leave() { f.opts.TCP.Leave() }
 
-// Locate implements transport.Locator.
-func (f *Fabric) Locate(peer []byte) []netip.Addr {
-	if l, ok := f.opts.TCP.(transport.Locator); ok {
-		return l.Locate(peer)
-	}
-	return nil
-}
+// Locate implements transport.Fabric.
+func (f *Fabric) Locate(peer []byte) []netip.Addr { return f.opts.TCP.Locate(peer) }
 
 // Close implements transport.Fabric. It delivers what was published, as far as peers take it within
 // Options.Linger.

@@ -3,7 +3,6 @@ package rdma
 import (
 	"bytes"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
@@ -65,12 +64,6 @@ func newLink(p *pair, tcp transport.Link, s transport.Session, base uint32, shor
 // Channel implements transport.Link.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
 
-// Window implements transport.Link.
-func (l *link) Window() []byte { return nil }
-
-// Notify implements transport.Link.
-func (l *link) Notify() {}
-
 // Tell implements transport.Link.
 func (l *link) Tell(message []byte) bool { return !l.closing.Load() && l.tcp.Tell(message) }
 
@@ -127,10 +120,9 @@ func (l *link) Leave(why []byte) error {
 	return nil
 }
 
-// Open implements transport.Opener.
+// Open implements transport.Link.
 func (l *link) Open() bool {
-	opener, ok := l.tcp.(transport.Opener)
-	if ok && !opener.Open() {
+	if !l.tcp.Open() {
 		return false
 	}
 	l.begin()
@@ -144,58 +136,25 @@ func (l *link) begin() {
 	}
 }
 
-// Flushed implements transport.Flusher. What was posted leaves by itself.
+// Flushed implements transport.Link. What was posted leaves by itself.
 func (l *link) Flushed() bool {
 	for i := range l.channels {
 		if !l.channels[i].out.flushed() {
 			return false
 		}
 	}
-	f, ok := l.tcp.(transport.Flusher)
-	return !ok || f.Flushed()
+	return l.tcp.Flushed()
 }
 
-// RoundTrip implements transport.Distant.
-func (l *link) RoundTrip() time.Duration {
-	if d, ok := l.tcp.(transport.Distant); ok {
-		return d.RoundTrip()
-	}
-	return 0
-}
-
-// Wire implements transport.Wired.
-func (l *link) Wire() (from, to string) {
-	w, ok := l.tcp.(transport.Wired)
-	if !ok {
-		return "", ""
-	}
-	from, to = w.Wire()
-	if ports := l.pair.ports(); ports != "" {
-		return ports + " " + from, to
-	}
-	return from, to
-}
-
-// Detour implements transport.Detoured.
-func (l *link) Detour() string {
+// State implements transport.Link: that of the tcp link, with the ports that are used, or why none
+// is.
+func (l *link) State() transport.LinkState {
+	state := l.tcp.State()
+	state.From = l.pair.from(state.From)
 	if why := l.pair.why.Load(); why != nil {
-		return why.err.Error()
+		state.Detour = why.err
 	}
-	return ""
+	return state
 }
 
-// Silent implements transport.Silencer.
-func (l *link) Silent() bool {
-	s, ok := l.tcp.(transport.Silencer)
-	return ok && s.Silent()
-}
-
-var (
-	_ transport.Link     = (*link)(nil)
-	_ transport.Opener   = (*link)(nil)
-	_ transport.Flusher  = (*link)(nil)
-	_ transport.Distant  = (*link)(nil)
-	_ transport.Wired    = (*link)(nil)
-	_ transport.Detoured = (*link)(nil)
-	_ transport.Silencer = (*link)(nil)
-)
+var _ transport.Link = (*link)(nil)

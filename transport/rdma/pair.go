@@ -22,6 +22,8 @@ type pair struct {
 	why   atomic.Pointer[brokenness] // fragments go by tcp; nil while they do not, or it is not known
 	count int                        // links; under f.mu
 
+	origin atomic.Pointer[origin] // the last one that was asked for
+
 	// What follows is the manager's.
 	control transport.Link
 	links   map[uint32]*link      // that the pair knows of, by their number
@@ -55,15 +57,49 @@ func (p *pair) path(number int) *path {
 	return nil
 }
 
-// ports names the ports whose paths work, empty if there is none.
-func (p *pair) ports() string {
-	var all []string
+// origin is what a link's State says of this side.
+type origin struct {
+	working uint
+	tcp     string // what tcp says
+	from    string // with the ports of those paths
+}
+
+// working returns the paths that work, a bit each.
+func (p *pair) working() (all uint) {
 	for _, t := range p.paths() {
 		if way := t.up.Load(); way != nil && way.works() {
+			all |= 1 << t.number
+		}
+	}
+	return all
+}
+
+// ports names the ports whose paths work, empty if there is none.
+func (p *pair) ports() string { return p.named(p.working()) }
+
+// named names the ports of paths.
+func (p *pair) named(of uint) string {
+	var all []string
+	for _, t := range p.paths() {
+		if of>>t.number&1 != 0 {
 			all = append(all, t.a.place.String())
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// from puts the ports whose paths work, if any, before what tcp says of this side.
+func (p *pair) from(tcp string) string {
+	working := p.working()
+	if o := p.origin.Load(); o != nil && o.working == working && o.tcp == tcp {
+		return o.from
+	}
+	o := &origin{working, tcp, tcp}
+	if ports := p.named(working); ports != "" {
+		o.from = ports + " " + tcp
+	}
+	p.origin.Store(o)
+	return o.from
 }
 
 // works reports whether there is a connection that fragments may take.
@@ -334,8 +370,8 @@ func (p *pair) end(err error) {
 
 // who names the peer.
 func (p *pair) who() string {
-	if w, ok := p.control.(transport.Wired); ok {
-		if _, to := w.Wire(); to != "" {
+	if p.control != nil {
+		if to := p.control.State().To; to != "" {
 			return to
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"
 )
@@ -152,7 +151,7 @@ func TestPorts(t *testing.T) {
 					require.Greater(t, n.Carried(host, a, port).Writes, 60, "host %d, path %d", host, i)
 				}
 			}
-			from, _ := ends[0][0].link.(transport.Wired).Wire()
+			from := ends[0][0].link.State().From
 			require.True(t, strings.HasPrefix(from, ends[0][0].pairTo(ends[0][1]).ports()+" "), from)
 			require.Equal(t, paths, len(strings.Split(strings.Fields(from)[0], ",")))
 			left := strings.Contains(said.String(), "4 ports at most, and not fake_2:1, fake_2:2")
@@ -234,14 +233,14 @@ func TestPortsCut(t *testing.T) {
 	settle(t, ends, only(byTCP))
 	require.NoError(t, <-done)
 	require.Contains(t, said.String(), "has broken, and tcp takes over with")
-	from, _ := ends[0][0].link.(transport.Wired).Wire()
+	from := ends[0][0].link.State().From
 	require.NotContains(t, from, "fake")
-	require.NotEmpty(t, ends[0][0].link.(transport.Detoured).Detour())
+	require.Error(t, ends[0][0].link.State().Detour)
 	n.CutPort(0, 1, 1)
 	n.Heal(0, 1)
 	hasten(ends)
 	settle(t, ends, only(0))
-	require.Empty(t, ends[0][0].link.(transport.Detoured).Detour())
+	require.NoError(t, ends[0][0].link.State().Detour)
 	n.HealPort(0, 1, 1)
 	hasten(ends)
 	settle(t, ends, preferred(2))

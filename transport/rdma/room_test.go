@@ -102,7 +102,7 @@ func TestRoomAgain(t *testing.T) {
 		n.Cut(0, 1)
 		sent = fill()
 		require.Greater(t, sent, posted)
-		require.False(t, ends[len(ends)-1][0].link.(transport.Flusher).Flushed()) // some have no room
+		require.False(t, ends[len(ends)-1][0].link.Flushed()) // some have no room
 		n.Heal(0, 1)
 		empty(sent)
 		require.True(t, x.up(y))

@@ -14,8 +14,8 @@ type id [16]byte
 type address struct {
 	Boot    [16]byte // of the kernel
 	Network uint64   // topo.Place.Network: abstract sockets live in a network namespace
-	UID     uint32
-	PID     uint32 // as the process sees itself; for error messages
+	UID     uint32   // topo.Place.User
+	PID     uint32   // as the process sees itself; for error messages
 	ID      id
 	Socket  [16]byte // random part of the socket's name
 }

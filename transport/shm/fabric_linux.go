@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ const doorbellPage = 4096
 type Fabric struct {
 	options  Options
 	self     address
+	user     uint32 // that processes of the same user belong to, as this process sees it
 	doorbell *park.Doorbell
 	page     *mem.Segment // holds the doorbell; it outlives the fabric, because threads may sleep on it
 	listen   *net.UnixListener
@@ -49,6 +51,7 @@ type Fabric struct {
 	changed   chan struct{}         // closed and replaced when processes, dialling or refused change
 	links     map[*link]struct{}    // not yet closed
 	given     map[sessionKey][]byte // given up without a connection to the peer, and why
+	parted    map[sessionKey]parted // given up by a peer that is gone, before Connect was called
 }
 
 var _ transport.Fabric = (*Fabric)(nil)
@@ -80,11 +83,12 @@ func New(opts Options) (*Fabric, error) {
 		}
 		return nil, fault.Wrap(fault.System, err, "shm: no unix socket can be opened")
 	}
-	f := &Fabric{options: opts, self: self, page: page, doorbell: park.DoorbellAt(page.Bytes()), listen: l,
+	f := &Fabric{options: opts, self: self, user: uint32(os.Geteuid()), page: page,
+		doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
 		refused: map[id]error{},
 		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{},
-		silent: unproven.New(maxHandshakes)}
+		parted: map[sessionKey]parted{}, silent: unproven.New(maxHandshakes)}
 	opts.Track(descriptor(l), true)
 	f.running.Add(1)
 	go f.accept()
@@ -133,6 +137,9 @@ func (f *Fabric) Reaches(peer []byte) bool {
 // SharesMemory returns true.
 func (f *Fabric) SharesMemory() bool { return true }
 
+// Locate returns none: the path leads through no network.
+func (f *Fabric) Locate([]byte) []netip.Addr { return nil }
+
 // Connect opens a link to a rank of another process.
 func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) (transport.Link, error) {
 	a, ok := parseAddress(peer)
@@ -155,7 +162,12 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	}
 	f.mu.Lock()
 	delete(f.given, keyOf(&s))
+	gone, told := f.parted[keyOf(&s)]
+	delete(f.parted, keyOf(&s))
 	f.mu.Unlock()
+	if told {
+		return nil, gone.process.left(s.Peer, gone.why)
+	}
 	p, err := f.reach(ctx, &a, &s)
 	if err != nil {
 		if why := transport.Why(ctx); len(why) > 0 {
@@ -166,8 +178,14 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	return p.open(ctx, s)
 }
 
+// parted is what a peer process has said of a session.
+type parted struct {
+	process *process
+	why     []byte
+}
+
 const (
-	mostGiven    = 4096            // sessions for which a late peer learns why they were given up
+	mostGiven    = 4096            // sessions for which a late side learns why they were given up
 	farewellSpan = 5 * time.Second // for connecting with such a peer, if this side dials
 )
 
@@ -296,8 +314,10 @@ func (f *Fabric) announce() {
 }
 
 func errGone(s *transport.Session, a *address) error {
-	return fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address; if it runs, "+
+	e := fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address; if it runs, "+
 		"its machine is a copy of this one with the same boot id, and needs GOCCL_TRANSPORT=tcp", a.PID)
+	e.Dead = true
+	return e
 }
 
 func errClosed() error { return fault.New(fault.Closed, "shm: the fabric is closed") }

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/mem"
@@ -40,6 +41,9 @@ func (f *Fabric) Reaches([]byte) bool { return false }
 
 // SharesMemory returns false.
 func (f *Fabric) SharesMemory() bool { return false }
+
+// Locate returns none.
+func (f *Fabric) Locate([]byte) []netip.Addr { return nil }
 
 // Connect returns fault.NotSupported.
 func (f *Fabric) Connect(context.Context, []byte, transport.Session) (transport.Link, error) {

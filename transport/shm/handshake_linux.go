@@ -200,9 +200,9 @@ func (r *refusal) Error() string { return r.text }
 // owner returns the process at the other end, if it belongs to the same user.
 func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(conn)
-	if err == nil && cred.Uid != f.self.UID {
+	if err == nil && cred.Uid != f.user {
 		err = fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d",
-			cred.Pid, cred.Uid, f.self.UID)
+			cred.Pid, cred.Uid, f.user)
 	}
 	if err != nil {
 		return 0, err

@@ -45,8 +45,19 @@ func (p *process) newLink(w *opening, a *arrival, peer, window *mem.Segment) *li
 	return l
 }
 
+var _ transport.Lender = (*link)(nil)
+
 // Channel returns channel i.
 func (l *link) Channel(i int) transport.Channel { return &l.channels[i] }
+
+// Open returns true: the path is there.
+func (l *link) Open() bool { return true }
+
+// State returns that of a path through memory.
+func (l *link) State() transport.LinkState { return transport.LinkState{} }
+
+// Flushed returns true: what was published is there.
+func (l *link) Flushed() bool { return true }
 
 // Window returns the peer's window.
 func (l *link) Window() []byte {

@@ -41,6 +41,7 @@ type process struct {
 	refs     int    // the connection and each link whose memory is mapped
 	dead     error  // why the connection has ended; nil while it works
 	story    string // what has become of the process then
+	ended    bool   // it is known to be over
 	serial   uint64
 	openings map[sessionKey]*opening // Connects of this side that wait for the peer's open
 	arrivals map[sessionKey]*arrival // opens of the peer that wait for Connects of this side
@@ -448,9 +449,10 @@ func (p *process) lost(cause error) {
 	p.close()
 	f := p.fabric
 	story := p.life.story(errors.Is(cause, errEnd), f.ended)
+	ended := p.life.isOver()
 	p.life.close()
 	f.mu.Lock()
-	p.dead, p.story = cause, story
+	p.dead, p.story, p.ended = cause, story, ended
 	if f.processes[p.theirs.From] == p {
 		delete(f.processes, p.theirs.From)
 		f.announce()
@@ -461,6 +463,9 @@ func (p *process) lost(cause error) {
 	for k, a := range p.arrivals {
 		delete(p.arrivals, k)
 		closeAll(a.fds)
+		if len(a.why) > 0 && len(f.parted) < mostGiven {
+			f.parted[k] = parted{p, a.why}
+		}
 	}
 	for _, l := range p.links {
 		l.gone(p.lostError(l.session.Peer))
@@ -481,6 +486,7 @@ func (p *process) lostError(rank int) *fault.Error {
 		return fault.Wrap(fault.System, p.dead, "shm: this process has given up the connection to process %d", p.pid)
 	}
 	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host %s", p.pid, p.story)
+	e.Dead = p.ended
 	if !errors.Is(p.dead, errEnd) {
 		e.Cause = p.dead
 	}

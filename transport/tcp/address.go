@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	protocol      = 7 // of addresses, handshake and frames
+	protocol      = 8 // of addresses, handshake and frames
 	maxEndpoints  = 32
 	maxHostname   = 64
 	addressMagic  = "gTCP"
@@ -23,6 +23,7 @@ type endpoint struct {
 	prefix netip.Prefix
 	port   uint16
 	device byte   // number of the interface within the process
+	last   bool   // of an interface that is likely to lead nowhere (nic.last): tried after all others
 	rate   uint32 // of the interface in Mbit/s, 0 if the system does not know it
 	name   string // of the interface; peers do not learn it
 }
@@ -39,11 +40,12 @@ func (e endpoint) loopback() bool           { return e.prefix.Addr().IsLoopback(
 type address struct {
 	host        [16]byte // equal for processes that share loopback
 	id          [16]byte // random
-	secret      [32]byte // random, mixed with Options.Secret
+	secret      [32]byte // random, mixed with that of Options.SecretFile
 	certificate [32]byte // its hash; zero without TLS
 	pid         uint32
 	hostname    string
 	endpoints   []endpoint
+	has         []netip.Addr // all addresses of this host; peers do not learn them
 }
 
 // who identifies the process in messages.
@@ -61,7 +63,11 @@ func (a *address) encode() []byte {
 	b = append(b, byte(len(a.endpoints)))
 	for _, e := range a.endpoints {
 		ip := e.prefix.Addr().AsSlice()
-		b = append(b, byte(len(ip)), byte(e.prefix.Bits()), e.device)
+		last := byte(0)
+		if e.last {
+			last = 1
+		}
+		b = append(b, byte(len(ip)), byte(e.prefix.Bits()), e.device, last)
 		b = binary.LittleEndian.AppendUint16(b, e.port)
 		b = binary.LittleEndian.AppendUint32(b, e.rate)
 		b = append(b, ip...)
@@ -108,23 +114,23 @@ func parseAddress(b []byte) (*address, error) {
 		return bad("%d endpoints", n)
 	}
 	for range n {
-		const fixed = 3 + 2 + 4
+		const fixed = 4 + 2 + 4
 		if len(r) < fixed {
 			return bad("cut off at an endpoint")
 		}
-		size, bits, device := int(r[0]), int(r[1]), r[2]
-		port, rate := binary.LittleEndian.Uint16(r[3:]), binary.LittleEndian.Uint32(r[5:])
+		size, bits, device, last := int(r[0]), int(r[1]), r[2], r[3]
+		port, rate := binary.LittleEndian.Uint16(r[4:]), binary.LittleEndian.Uint32(r[6:])
 		r = r[fixed:]
-		if size != 4 && size != 16 || len(r) < size || bits > size*8 || port == 0 {
+		if size != 4 && size != 16 || len(r) < size || bits > size*8 || last > 1 || port == 0 {
 			return bad("malformed endpoint")
 		}
 		ip, _ := netip.AddrFromSlice(r[:size])
 		r = r[size:]
-		if ip.Is4In6() || !ip.IsGlobalUnicast() && !ip.IsLoopback() {
+		if ip.Is4In6() || !dialable(ip) {
 			return bad("endpoint %v cannot be dialled", ip)
 		}
 		a.endpoints = append(a.endpoints,
-			endpoint{prefix: netip.PrefixFrom(ip, bits), port: port, device: device, rate: rate})
+			endpoint{prefix: netip.PrefixFrom(ip, bits), port: port, device: device, last: last == 1, rate: rate})
 	}
 	if len(r) != 0 {
 		return bad("%d bytes too many", len(r))
@@ -132,8 +138,28 @@ func parseAddress(b []byte) (*address, error) {
 	return a, nil
 }
 
+// named returns an address and port of this process, with the name of its interface before it.
+func (a *address) named(local string) string {
+	if at, err := netip.ParseAddrPort(local); err == nil {
+		for _, e := range a.endpoints {
+			if e.prefix.Addr() == at.Addr().Unmap() {
+				return e.name + " " + local
+			}
+		}
+	}
+	return local
+}
+
+// dialable reports whether an address means something on another host, too. Link-local addresses of
+// IPv6 do not: they need the name of an interface. Those of IPv4 are what hosts on one cable have.
+func dialable(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() || ip.IsLoopback() || ip.Is4() && ip.IsLinkLocalUnicast()
+}
+
 // usable returns the endpoints of to that from may dial, nearest first: loopback on the same host,
-// the same subnet, then the rest in the peer's order with IPv4 before IPv6.
+// the same subnet, then the rest in the peer's order with IPv4 before IPv6; at last what is likely
+// to lead nowhere. An address that both hosts have, as the bridge of a container runtime, leads
+// from each of them to itself; a link-local one leads to neighbours only.
 func usable(from, to *address) []endpoint {
 	var v4, v6 bool
 	for _, e := range from.endpoints {
@@ -141,25 +167,46 @@ func usable(from, to *address) []endpoint {
 		v6 = v6 || e.prefix.Addr().Is6() && !e.loopback()
 	}
 	same := from.host == to.host
+	leads := func(e endpoint) bool {
+		ip := e.prefix.Addr()
+		own := func(f endpoint) bool { return f.prefix.Addr() == ip }
+		switch {
+		case same:
+			return true
+		case ip.IsLoopback() || slices.ContainsFunc(from.endpoints, own):
+			return false
+		case ip.IsLinkLocalUnicast():
+			return slices.ContainsFunc(from.endpoints, e.neighbour)
+		}
+		return ip.Is4() && v4 || ip.Is6() && v6
+	}
 	var out []endpoint
 	for _, e := range to.endpoints {
-		if ip := e.prefix.Addr(); same || !ip.IsLoopback() && (ip.Is4() && v4 || ip.Is6() && v6) {
+		if leads(e) {
 			out = append(out, e)
 		}
 	}
 	near := func(e endpoint) int {
 		ip := e.prefix.Addr()
+		good := func(f endpoint) bool { return !f.last && f.neighbour(e) }
+		neighbour := slices.ContainsFunc(from.endpoints, e.neighbour)
 		switch {
 		case e.loopback() && ip.Is4():
 			return 0
 		case e.loopback():
 			return 1
-		case slices.ContainsFunc(from.endpoints, func(f endpoint) bool { return f.neighbour(e) }):
+		case !e.last && slices.ContainsFunc(from.endpoints, good):
 			return 2
-		case ip.Is4():
+		case !e.last && !neighbour && ip.Is4():
 			return 3
+		case !e.last && !neighbour:
+			return 4
+		case neighbour:
+			return 5
+		case ip.Is4():
+			return 6
 		}
-		return 4
+		return 7
 	}
 	slices.SortStableFunc(out, func(a, b endpoint) int { return near(a) - near(b) })
 	return out

@@ -19,12 +19,18 @@ func sample(host byte, prefixes ...string) *address {
 	return a
 }
 
+// bridged says that the address at an index is that of a bridge.
+func bridged(a *address, at int) *address {
+	a.endpoints[at].last = true
+	return a
+}
+
 func TestAddressRoundTrip(t *testing.T) {
 	full := sample(1)
 	for i := range maxEndpoints {
 		full.endpoints = append(full.endpoints,
 			endpoint{prefix: netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(i)}), 64),
-				port: 1, device: byte(i), rate: 1 << i})
+				port: 1, device: byte(i), last: i%2 == 1, rate: 1 << i})
 	}
 	for len(full.hostname) < maxHostname {
 		full.hostname += "n"
@@ -68,6 +74,17 @@ func TestUsable(t *testing.T) {
 		{"only families of both", sample(1, "10.0.5.1/24"),
 			sample(2, "fd00:2::9/64", "172.16.0.9/16"), []string{"172.16.0.9"}},
 		{"no family in common", sample(1, "10.0.5.1/24"), sample(2, "fd00:2::9/64"), nil},
+		{"an address that both hosts have leads nowhere", sample(1, "10.0.0.1/24", "172.17.0.1/16"),
+			sample(2, "172.17.0.1/16", "10.0.0.2/24"), []string{"10.0.0.2"}},
+		{"no other address", sample(1, "172.17.0.2/16"), sample(2, "172.17.0.2/16"), nil},
+		{"link-local", sample(1, "169.254.1.1/16"), sample(2, "169.254.1.2/16"), []string{"169.254.1.2"}},
+		{"link-local leads to neighbours only", sample(1, "10.0.0.1/24"), sample(2, "169.254.1.2/16"), nil},
+		{"bridges come last", bridged(sample(1, "10.8.0.1/24", "10.1.0.1/24"), 0),
+			bridged(sample(2, "10.8.0.2/24", "10.7.0.2/24"), 0), []string{"10.7.0.2", "10.8.0.2"}},
+		{"the bridge of one side comes last", bridged(sample(1, "10.8.0.1/24", "10.1.0.1/24"), 0),
+			sample(2, "10.8.0.2/24", "10.7.0.2/24"), []string{"10.7.0.2", "10.8.0.2"}},
+		{"bridges that lead elsewhere", sample(1, "10.1.0.1/24"),
+			bridged(sample(2, "172.18.0.1/16", "10.7.0.2/24"), 0), []string{"10.7.0.2", "172.18.0.1"}},
 		{"families do not matter on one host", sample(1, "127.0.0.1/8"),
 			sample(1, "fd00:2::9/64"), []string{"fd00:2::9"}},
 	} {

@@ -30,6 +30,23 @@ type outQueue struct {
 	committed atomic.Uint32 // driver
 	started   atomic.Uint32 // writer: fragments that it began to write; the reader sets it anew after a break
 	freed     atomic.Uint32 // reader: fragments released by the peer
+	stuck     stuck         // guarded by pair.mu
+}
+
+// stuck is the fragment that the peer lacked when the last connection was made.
+type stuck struct {
+	lacks bool
+	next  uint32    // its number
+	since time.Time // when a connection broke since when it has been lacking
+}
+
+// resumed notes what the peer has, in place of a connection that broke at a time; again is how much
+// is sent again.
+func (x *stuck) resumed(arrived, again uint32, broke time.Time) {
+	if !stays(x.lacks, x.next, arrived, again) {
+		x.since = broke
+	}
+	x.lacks, x.next = again > 0, arrived
 }
 
 type inQueue struct {

@@ -55,6 +55,7 @@ type socket struct {
 	secure  *secure     // nil without TLS
 	slot    int         // in the fabric's table
 	local   string      // address and port of this side
+	from    string      // its interface, and local
 	remote  string      // of the peer
 	reader  reader      // guarded by conn.reading
 	writer  writer      // guarded by conn.writing
@@ -79,6 +80,7 @@ func newSocket(c *conn, fd int, nc *stream) *socket {
 	k.reader.staging = make([]byte, stagingBytes)
 	if nc != nil {
 		k.local, k.remote, k.secure = nc.LocalAddr().String(), nc.RemoteAddr().String(), nc.secure
+		k.from = c.f.self.named(k.local)
 	}
 	if k.secure != nil {
 		k.secure.attach(fd)
@@ -223,17 +225,22 @@ func (c *conn) reap() {
 	close(c.reaped)
 }
 
-// unanswered reports whether the kernel waits for an answer to what it has sent again, or to its
-// question whether an idle peer is there. So a silent host is found before the kernel gives it up.
-func (c *conn) unanswered() bool {
+// look returns the shortest round trip so far, and whether the kernel waits for an answer to what
+// it has sent again, or to its question whether an idle peer is there. So a silent host is found
+// before the kernel gives it up.
+func (c *conn) look() (trip time.Duration, silent bool) {
 	for !c.reading.CompareAndSwap(false, true) {
 		if c.down.Load() {
-			return false
+			return 0, false
 		}
 		runtime.Gosched()
 	}
 	defer c.reading.Store(false)
-	return !c.down.Load() && unanswered(c.main.fd, &c.info)
+	if c.down.Load() {
+		return 0, false
+	}
+	trip, _ = c.f.trips(c.main.fd, &c.info)
+	return trip, unanswered(c.main.fd, &c.info)
 }
 
 // delivered reports whether all that the further sockets were given has reached the peer's host.

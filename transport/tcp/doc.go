@@ -6,7 +6,8 @@
 // (Options.Interfaces). Two processes that are linked form a pair. A pair has one connection, made
 // when the first session needs it and shared by all sessions (groups) and channels. The process
 // with the smaller id dials; it tries all wires to the peer until one answers and proves its
-// identity. A connection ends with the fabric, not with its last session.
+// identity. After a second the other one dials, too: a firewall may let only one of them through. A
+// connection ends with the fabric, not with its last session.
 //
 // With Session.OnUse a session needs the connection once a fragment is published or a thread waits
 // for one. Either side then dials, and where both do the smaller id's connection is taken. A pair
@@ -18,11 +19,12 @@
 //
 // A wire is an address of the peer together with the interface of this process that leads there,
 // whose address becomes the source. Loopback comes first on the same host, then the same subnet,
-// then what routes lead to. Where several interfaces lead to a host, the first dialer probes them
-// all at once: each connection proves itself and then carries 512 KiB, for 300 ms at most; where
-// the system knows the rates of all interfaces, they count instead. The wires that answered come
-// first, the fastest before the others, and every pair between the two hosts keeps this order.
-// Options.Info is told.
+// then what routes lead to, then bridges, which mostly lead to containers. An address that this
+// host has as well is no wire to another one. Where several interfaces lead to a host, the first
+// dialer probes them all at once: each connection proves itself and then carries 512 KiB, for 300
+// ms at most; where the system knows the rates of all interfaces, they count instead. The wires
+// that answered come first, the fastest before the others, and every pair between the two hosts
+// keeps this order. Options.Info is told.
 //
 // # Sockets
 //
@@ -45,10 +47,18 @@
 // receiver has released them, so nothing is missing. Options.Warn is told.
 //
 // A peer that refuses connections at all its addresses, or where it was connected last, is dead,
-// and the pair lost at once: a process listens before anybody knows its address. So it is after
+// and the pair lost at once: a process listens before anybody knows its address. Where only the
+// peer has ever dialled, a firewall may be what refuses; then it has half a second to dial again,
+// and before the first connection Options.PeerTimeout. The pair is lost, too, after
 // Options.PeerTimeout without a connection, and after a violation of the protocol. A lost pair gets
 // another epoch. The handshake compares epochs: a side that still has sessions of an epoch that the
 // other side does not know ends them.
+//
+// Where a connection is made, but nothing of what was sent over the former one has arrived until
+// the kernel gave that up, the path may lose large packets. The next connection to that host then
+// has smaller segments, which both sides agree on in the handshake, and Options.Warn is told. Nor
+// does a path live for ever that takes connections and carries nothing: Options.PeerTimeout counts
+// from when the first one broke.
 //
 // With Options.Checksum a frame carries checksums. One that does not fit breaks the connection, and
 // the next connection brings the fragment again. After three within a minute, or without a fragment
@@ -64,7 +74,8 @@
 // time (Options.HelloTimeout until the dialer has sent its hello, HandshakeTimeout in all). Each
 // session is authenticated again with its own Session.Key, bound to the two processes.
 //
-// Options.Secret is mixed into the secrets of all processes, so addresses alone are not enough.
+// The secret in Options.SecretFile is mixed into those of all processes, so addresses alone are not
+// enough.
 // With Options.TLS the handshake and all frames are records of TLS 1.3. Each process has a
 // certificate of its own, whose hash is in its address; no other certificate is accepted. Encrypted
 // bytes that the socket does not take wait in the connection, at most those of one frame.

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"maps"
@@ -28,6 +27,7 @@ const scanAbove = 3
 // Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
 type Fabric struct {
 	opts      Options
+	secret    []byte // that of Options.SecretFile
 	doorbell  *park.Doorbell
 	self      *address
 	blob      []byte
@@ -59,14 +59,14 @@ type Fabric struct {
 	closed     bool // no new pairs
 	down       bool // no new sockets or tasks
 	pairs      map[pairKey]*pair
-	orders     map[string]*order // of the wires to other hosts
-	registered chan struct{}     // closed and replaced when a pair is added
+	orders     map[string]*order  // of the wires to other hosts
+	limits     map[[16]byte]uint8 // of segments to other hosts, as an index of segments
+	registered chan struct{}      // closed and replaced when a pair is added
 }
 
 var (
-	_ transport.Fabric  = (*Fabric)(nil)
-	_ transport.Poller  = (*Fabric)(nil)
-	_ transport.Locator = (*Fabric)(nil)
+	_ transport.Fabric = (*Fabric)(nil)
+	_ transport.Poller = (*Fabric)(nil)
 )
 
 var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")
@@ -77,27 +77,41 @@ func New(opts Options) (*Fabric, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	sel, _ := parseSelector(opts.Interfaces)
-	nics, err := hostInterfaces()
-	if err == nil {
-		nics, err = sel.choose(ofFamily(nics, opts.Family))
-	}
+	secret, err := readSecret(opts.SecretFile)
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{opts: opts, doorbell: opts.Doorbell, self: &address{}, silent: unproven.New(opts.MaxUnauthenticated),
+	sel, _ := parseSelector(opts.Interfaces)
+	all, err := hostInterfaces()
+	if err != nil {
+		return nil, err
+	}
+	nics, err := sel.choose(ofFamily(all, opts.Family))
+	if err != nil {
+		return nil, err
+	}
+	f := &Fabric{opts: opts, secret: secret, doorbell: opts.Doorbell, self: &address{},
+		silent:  unproven.New(opts.MaxUnauthenticated),
 		waiting: unproven.New(opts.MaxUnauthenticated), done: make(chan struct{}), stopping: make(chan struct{}),
 		trips: pathTrips, now: time.Now, dials: make(chan struct{}, mostDialing),
-		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, registered: make(chan struct{})}
+		pairs: map[pairKey]*pair{}, orders: map[string]*order{}, limits: map[[16]byte]uint8{},
+		registered: make(chan struct{})}
 	f.table.Store(&[]*socket{})
 	f.identify()
 	if f.poller, err = newPoller(f); err != nil {
 		return nil, fault.Wrap(fault.System, err,
 			"tcp: cannot watch sockets; raise the limit of open files (ulimit -n)")
 	}
-	if f.listeners, f.self.endpoints, err = listen(nics, opts.Port, opts.LastPort); err != nil {
+	wanted, left := offer(nics)
+	if f.listeners, f.self.endpoints, err = listen(wanted, opts.Port, opts.LastPort); err != nil {
 		f.poller.close()
 		return nil, err
+	}
+	f.tellLeft(left)
+	for _, n := range all {
+		for _, p := range n.prefixes {
+			f.self.has = append(f.self.has, p.Addr())
+		}
 	}
 	if opts.TLS {
 		if f.identity, err = newIdentity(); err != nil {
@@ -117,7 +131,7 @@ func New(opts Options) (*Fabric, error) {
 	return f, nil
 }
 
-// Locate returns the addresses at which this process may reach that of a peer, nearest first.
+// Locate implements transport.Fabric.
 func (f *Fabric) Locate(peer []byte) (at []netip.Addr) {
 	theirs, err := parseAddress(peer)
 	if err != nil {
@@ -142,15 +156,6 @@ func (f *Fabric) identify() {
 		if c := name[i]; c > ' ' && c <= '~' && len(f.self.hostname) < maxHostname {
 			f.self.hostname += string(rune(c))
 		}
-	}
-}
-
-// mix makes the secret of an address one that only processes with the same Options.Secret find.
-func (f *Fabric) mix(a *address) {
-	if len(f.opts.Secret) > 0 {
-		mac := hmac.New(sha256.New, f.opts.Secret)
-		mac.Write(a.secret[:])
-		mac.Sum(a.secret[:0])
 	}
 }
 

@@ -17,18 +17,19 @@ import (
 
 // The handshake, before any frame:
 //
-//	dialer → acceptor   magic, version, kind, dialer's id, acceptor's id, dialer's epoch,
-//	                    the nonce of the connection that broke, or is joined, nonce
-//	acceptor → dialer   acceptor's epoch, nonce, proof "accept"
+//	dialer → acceptor   magic, version, kind, limit of segments, dialer's id, acceptor's id,
+//	                    dialer's epoch, the nonce of the connection that broke, or is joined, nonce
+//	acceptor → dialer   acceptor's epoch, nonce, limit of segments, proof "accept"
 //	dialer → acceptor   proof "dial"
 //	acceptor → dialer   one byte: the connection is taken
 //
-// A proof is an HMAC over its label, the hello, and the acceptor's epoch and nonce, under a key
-// derived from both secrets.
+// A proof is an HMAC over its label, the hello, and what the acceptor has said before its proof,
+// under a key derived from both secrets. The dialer hangs up where its own limit is the larger one,
+// and dials again with that of the acceptor (segments).
 const (
 	helloMagic = "gocclTCP"
-	helloBytes = len(helloMagic) + 1 + 1 + 16 + 16 + 8 + 32 + 32
-	nonceBytes = 8 + 32 // with the epoch
+	helloBytes = len(helloMagic) + 1 + 1 + 1 + 16 + 16 + 8 + 32 + 32
+	nonceBytes = 8 + 32 + 1 // with the epoch and the limit
 	replyBytes = nonceBytes + 32
 )
 
@@ -49,11 +50,12 @@ const accepted = 1
 // hello is the first message of the handshake.
 type hello [helloBytes]byte
 
+// makeHello makes a hello of a connection whose segments are not limited.
 func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, other nonce) *hello {
 	h := &hello{}
 	at := copy(h[:], helloMagic)
 	h[at], h[at+1] = protocol, kind
-	at += 2
+	at += 3
 	at += copy(h[at:], dialer[:])
 	at += copy(h[at:], acceptor[:])
 	at += copy(h[at:], e[:])
@@ -64,15 +66,18 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, other nonce) *hel
 
 func (h *hello) valid() bool {
 	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
-		h.kind() >= helloFirst && h.kind() <= helloControl
+		h.kind() >= helloFirst && h.kind() <= helloControl && int(*h.limit()) < len(segments)
 }
+
+// limit is where the hello has the limit of segments that the connection was made with.
+func (h *hello) limit() *uint8 { return &h[len(helloMagic)+2] }
 
 func (h *hello) kind() byte              { return h[len(helloMagic)+1] &^ helloReversed }
 func (h *hello) reversed() bool          { return h[len(helloMagic)+1]&helloReversed != 0 }
-func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+2:]); return id }
-func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+2+16:]); return id }
-func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+2+32:]); return e }
-func (h *hello) other() (n nonce)        { copy(n[:], h[len(helloMagic)+2+32+8:]); return n }
+func (h *hello) dialer() (id [16]byte)   { copy(id[:], h[len(helloMagic)+3:]); return id }
+func (h *hello) acceptor() (id [16]byte) { copy(id[:], h[len(helloMagic)+3+16:]); return id }
+func (h *hello) epoch() (e epoch)        { copy(e[:], h[len(helloMagic)+3+32:]); return e }
+func (h *hello) other() (n nonce)        { copy(n[:], h[len(helloMagic)+3+32+8:]); return n }
 
 // nonce is the acceptor's nonce, which identifies a connection.
 type nonce [32]byte
@@ -86,6 +91,7 @@ type greeting struct {
 	join    *conn // a socket for this connection follows
 	control bool  // it is the control socket
 	taken   bool  // of the side with the larger id: taken must follow
+	limit   uint8 // the peer's, of segments
 }
 
 // prove returns the proof of one side.
@@ -118,6 +124,9 @@ var errStranger = errors.New(
 	"it does not prove that it is the peer; something else listens there, its address is outdated, or it has another " +
 		"secret")
 
+// errTooLarge ends an attempt because the acceptor wants smaller segments.
+var errTooLarge = errors.New("the peer wants smaller segments")
+
 // dialHandshake proves this process to the acceptor, and the acceptor to this process.
 func dialHandshake(nc net.Conn, h *hello, self, peer *address) (g greeting, err error) {
 	if _, err = nc.Write(h[:]); err != nil {
@@ -134,6 +143,10 @@ func dialHandshake(nc net.Conn, h *hello, self, peer *address) (g greeting, err 
 	}
 	g.epochs[0] = h.epoch()
 	copy(g.nonce[:], said[copy(g.epochs[1][:], said):])
+	g.limit = said[nonceBytes-1]
+	if !fits(*h.limit(), g.limit) {
+		return g, errTooLarge
+	}
 	proof := prove("dial", self, peer, h, said)
 	if _, err = nc.Write(proof[:]); err != nil {
 		return g, err
@@ -159,12 +172,13 @@ func readHello(nc net.Conn, self *address) (*hello, error) {
 }
 
 // acceptHandshake is the acceptor's side of dialHandshake between the hello and the last word.
-func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch) (g greeting, err error) {
-	g.epochs = [2]epoch{e, h.epoch()}
+func acceptHandshake(nc net.Conn, h *hello, peer, self *address, e epoch, limit uint8) (g greeting, err error) {
+	g.epochs, g.limit = [2]epoch{e, h.epoch()}, *h.limit()
 	rand.Read(g.nonce[:])
 	var reply [replyBytes]byte
 	said := reply[:nonceBytes]
 	copy(said[copy(said, e[:]):], g.nonce[:])
+	said[nonceBytes-1] = limit
 	proof := prove("accept", peer, self, h, said)
 	copy(reply[nonceBytes:], proof[:])
 	if _, err = nc.Write(reply[:]); err != nil {
@@ -242,22 +256,40 @@ func (p *pair) taken() {
 	p.mu.Unlock()
 }
 
-// dial connects by one wire.
+// dial connects by one wire. Where this host has lost the address of the wire's interface, as one
+// that DHCP or a VPN gives, routes decide.
 func (f *Fabric) dial(ctx context.Context, w wire, peer *address) (*stream, error) {
+	nc, err := f.dialFrom(ctx, w, peer)
+	if w.from.prefix.IsValid() && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return f.dialFrom(ctx, wire{to: w.to}, peer)
+	}
+	return nc, err
+}
+
+func (f *Fabric) dialFrom(ctx context.Context, w wire, peer *address) (*stream, error) {
 	d := net.Dialer{Timeout: f.opts.DialTimeout, KeepAlive: -1}
+	limit, bound := f.limitTo(peer), false
 	if w.from.prefix.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from.prefix.Addr(), 0))
-		if f.ambiguous(w.from) {
-			d.Control = func(_, _ string, raw syscall.RawConn) error {
-				return raw.Control(func(fd uintptr) { bindDevice(int(fd), w.from.name) })
-			}
+		bound = f.ambiguous(w.from)
+	}
+	if bound || limit > 0 {
+		d.Control = func(_, _ string, raw syscall.RawConn) error {
+			return raw.Control(func(fd uintptr) {
+				if bound {
+					bindDevice(int(fd), w.from.name)
+				}
+				limitSegment(int(fd), segments[limit])
+			})
 		}
 	}
 	nc, err := d.DialContext(ctx, "tcp", w.to.addrPort().String())
 	if err != nil {
 		return nil, err
 	}
-	return f.client(nc.(*net.TCPConn), peer), nil
+	s := f.client(nc.(*net.TCPConn), peer)
+	s.limit = limit
+	return s, nil
 }
 
 // shake does the handshake of a connection that this side has dialled. If it fails, the connection
@@ -271,14 +303,18 @@ func (p *pair) shake(ctx context.Context, nc *stream, kind byte, broken nonce) (
 		kind |= helloReversed
 	}
 	h := makeHello(kind, &f.self.id, &p.peer.id, p.currentEpoch(), broken)
+	*h.limit() = nc.limit
 	g, err = dialHandshake(nc, h, f.self, p.peer)
+	f.limit(p.peer, g.limit)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		nc.Close()
+		return g, err
 	}
-	return g, err
+	p.reached.Store(true)
+	return g, nil
 }
 
 // ambiguous reports whether another interface of this process is in the same subnet. Then the

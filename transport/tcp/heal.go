@@ -35,19 +35,6 @@ func (h *healing) silent() bool {
 	return false
 }
 
-// Silent implements transport.Silencer.
-func (s *session) Silent() bool {
-	p := s.pair
-	p.mu.Lock()
-	h := p.healing
-	p.mu.Unlock()
-	if h != nil {
-		return h.silent()
-	}
-	c := p.live.Load()
-	return c != nil && c.unanswered()
-}
-
 // errReplaced ends a socket when another one is attached.
 var errReplaced = errors.New("the peer lost the connection and made a new one")
 
@@ -152,11 +139,11 @@ func (p *pair) heal(c *conn, cause error) bool {
 	return true
 }
 
-// redial dials until the pair is open again, by this side or by the other, or is lost. A peer that
-// refuses connections at all its addresses, or at the one of the connection that broke, is dead.
+// redial dials until the pair is open again, by this side or by the other, or is lost.
 func (p *pair) redial(h *healing) {
 	defer h.end()
 	var last error
+	var since time.Time // the first refusal
 	targets := p.known()
 	round := 0
 	for pause := 2 * time.Millisecond; h.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
@@ -174,11 +161,12 @@ func (p *pair) redial(h *healing) {
 			}
 			last = fmt.Errorf("%v: %w", to.to.addrPort(), err)
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				refused++
-				// A process behind a firewall may be out of reach for the side that did not dial at
-				// first, and dial itself.
-				all := refused == len(targets) && (!p.key.accept || errors.Is(h.cause, io.EOF))
-				if all || to.to.prefix.Addr() == h.host {
+				if refused++; since.IsZero() {
+					since = time.Now()
+				}
+				r := refusal{all: refused == len(targets), there: to.to.prefix.Addr() == h.host, open: p.admits(),
+					cut: h.silent(), long: time.Since(since) >= p.tolerance()}
+				if r.dead() {
 					p.giveUp(h, last)
 					return
 				}
@@ -210,6 +198,20 @@ func (p *pair) attempt(round int) time.Duration {
 	return min(limit, p.f.opts.DialTimeout+p.f.opts.HandshakeTimeout)
 }
 
+// refusalSpan is how long a peer that only dials itself, since a firewall refuses what this side
+// dials, has to make a new connection.
+const refusalSpan = 500 * time.Millisecond
+
+// tolerance returns that, or more where round trips are long.
+func (p *pair) tolerance() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(refusalSpan, tripsAttempt*p.trip)
+}
+
+// admits reports whether only the peer itself can refuse connections of this side.
+func (p *pair) admits() bool { return p.peer.host == p.f.self.host || p.reached.Load() }
+
 // waits waits for d, or until ctx ends.
 func waits(ctx context.Context, d time.Duration) {
 	select {
@@ -235,7 +237,7 @@ func (p *pair) giveUp(h *healing, last error) {
 		e.Silent = h.silent()
 		switch {
 		case errors.Is(last, syscall.ECONNREFUSED):
-			e.Silent = false
+			e.Silent, e.Dead = false, p.near()
 			e.Text += "; it refuses new connections"
 		case last != nil:
 			e.Text += fmt.Sprintf("; no new connection for %v: %v", time.Since(h.since).Round(time.Millisecond), last)
@@ -434,7 +436,10 @@ func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32)
 	if spoilt { // nothing more is sent
 		return nil
 	}
-	again, err := p.rewind(opens, arrived)
+	if err := p.stalls(c, arrived); err != nil {
+		return err
+	}
+	again, err := p.rewind(opens, arrived, c.healed)
 	if err != nil {
 		return err
 	}
@@ -451,9 +456,90 @@ func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32)
 	return nil
 }
 
-func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err error) {
+// errLarge ends a connection that is to be made again with smaller segments.
+type errLarge struct {
+	bytes int
+	path  string
+}
+
+func (e *errLarge) Error() string {
+	return fmt.Sprintf("large packets are lost between %s, so the MTU of an interface is too large for the path; "+
+		"segments have %d bytes from now on", e.path, e.bytes)
+}
+
+// stalls looks at what has arrived at the peer when a connection was made in place of one that had
+// broken. Small packets have passed, or there would be no connection: if nothing has come of what
+// was sent over the former one until it was given up, large ones may get lost. A path that brings
+// nothing is given up after Options.PeerTimeout, however often it is connected.
+func (p *pair) stalls(c *conn, arrived map[uint32][]uint32) error {
+	h, since := c.healed, p.lacking(arrived)
+	if h == nil || since.IsZero() {
+		return nil
+	}
+	lasts := p.f.now().Sub(since)
+	if lasts >= p.f.opts.PeerTimeout {
+		e := fault.Peer(fault.PeerLost, fault.NoPeer, "tcp: %s takes connections, but nothing that was sent has arrived there "+
+			"for %v; the path loses packets, large ones perhaps (MTU)", c.where(), lasts.Round(time.Millisecond))
+		e.Cause, e.Silent = h.cause, true
+		return e
+	}
+	limit := p.f.limitTo(p.peer)
+	if !errors.Is(h.cause, syscall.ETIMEDOUT) || int(limit)+1 == len(segments) {
+		return nil
+	}
+	p.f.limit(p.peer, limit+1)
+	return &errLarge{segments[limit+1], c.path()}
+}
+
+// lacking returns since when the peer has lacked a fragment that was sent at least twice, zero if
+// it lacks none.
+func (p *pair) lacking(arrived map[uint32][]uint32) (since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for s := range p.sessions {
+		if !s.openSent {
+			continue
+		}
+		counts := arrived[s.index]
+		for i := range min(len(counts), len(s.channels)) {
+			q := &s.channels[i].out
+			x := &q.stuck
+			if !stays(x.lacks, x.next, counts[i], q.started.Load()-counts[i]) {
+				continue
+			}
+			if since.IsZero() || x.since.Before(since) {
+				since = x.since
+			}
+		}
+	}
+	return since
+}
+
+// limitTo returns the limit of segments to a host, as an index of segments.
+func (f *Fabric) limitTo(peer *address) uint8 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.limits[peer.host]
+}
+
+// limit lowers the limit of segments to a host.
+func (f *Fabric) limit(peer *address, to uint8) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to > f.limits[peer.host] {
+		f.limits[peer.host] = min(to, uint8(len(segments)-1))
+	}
+}
+
+// rewind has what has not arrived sent again, and returns how many fragments that is. h is what
+// broke before.
+func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (again int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	broke := time.Now()
+	if h != nil {
+		broke = h.since
+	}
 	for s := range p.sessions {
 		counts, listed := []uint32(nil), false
 		if s.openSent {
@@ -481,6 +567,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32) (again int, err
 				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
 			}
 			again += int(lost)
+			ch.out.stuck.resumed(n, lost, broke)
 			ch.in.due.Store(ch.in.released.Load() > 0 || ch.in.scale.Load() > 0)
 			p.push(&ch.node)
 		}

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -554,4 +555,65 @@ func TestBusyPeer(t *testing.T) {
 			require.Len(t, receive(t, b, doorbellB, lb.Channel(c)), maxPayload)
 		}
 	}
+}
+
+// TestStalls makes a connection in place of one that had broken, and the peer has got nothing of
+// what was sent over the former one.
+func TestStalls(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		cause error
+		since time.Duration // that the peer lacks the fragment
+		limit uint8
+		want  uint8
+		says  string
+	}{
+		{"segments become smaller", syscall.ETIMEDOUT, time.Second, 0, 1, "segments have 1200 bytes from now on"},
+		{"and smaller", syscall.ETIMEDOUT, time.Second, 1, 2, "segments have 536 bytes from now on"},
+		{"but not for ever", syscall.ETIMEDOUT, time.Second, 2, 2, ""},
+		{"a reset says nothing of packets", syscall.ECONNRESET, time.Second, 0, 0, ""},
+		{"the path is given up", syscall.ECONNRESET, 10 * time.Second, 0, 0, "nothing that was sent has arrived there for 10s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b, _, _ := ordered(t, nil)
+			la, _ := join(t, a, b, 1, 1)
+			p, c, q := la.pair, la.pair.live.Load(), &la.channels[0].out
+			now := time.Now()
+			a.now = func() time.Time { return now }
+			a.limit(p.peer, tt.limit)
+			commit(t, la.Channel(0), "text")
+			q.stuck = stuck{lacks: true, since: now.Add(-tt.since)}
+			c.healed = &healing{cause: tt.cause}
+			lacks := map[uint32][]uint32{la.index: {0}}
+			err := p.stalls(c, lacks)
+			require.Equal(t, tt.want, a.limitTo(p.peer))
+			if tt.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.says)
+			require.Equal(t, errors.Is(err, fault.PeerLost), !mends(err))
+			require.NoError(t, p.stalls(c, map[uint32][]uint32{la.index: {1}}), "it has arrived")
+			q.stuck.resumed(0, 1, now)
+			require.Equal(t, stuck{lacks: true, since: now.Add(-tt.since)}, q.stuck, "the time goes on")
+			q.stuck.resumed(1, 1, now)
+			require.Equal(t, stuck{lacks: true, next: 1, since: now}, q.stuck)
+			q.stuck.resumed(1, 0, now)
+			require.False(t, q.stuck.lacks)
+		})
+	}
+}
+
+// TestSmallerSegments has the side that is dialled want smaller segments: the other one dials again
+// with these, and both remember it.
+func TestSmallerSegments(t *testing.T) {
+	a, b, doorbellA, _ := ordered(t, nil)
+	b.limit(a.self, 1)
+	la, lb := join(t, a, b, 1, 1)
+	require.EqualValues(t, 1, a.limitTo(b.self))
+	for _, s := range []*session{la, lb} {
+		require.LessOrEqual(t, segment(s.pair.live.Load().main.fd), segments[1])
+	}
+	commit(t, lb.Channel(0), "small")
+	require.Equal(t, "small", receive(t, a, doorbellA, la.Channel(0)))
 }

@@ -103,34 +103,35 @@ type nic struct {
 	loopback bool
 	prefixes []netip.Prefix
 	rate     uint32 // in Mbit/s, 0 if the system does not know it
+	last     bool   // it is tried after all others
 }
 
-// bridges lists prefixes of the names of interfaces that join containers of this host and lead
-// nowhere else.
+// bridges lists prefixes of the names of interfaces that mostly join containers of this host, and
+// lead nowhere else. But the address of a host may be on such a bridge, too (br-ex of OpenStack and
+// OpenShift).
 var bridges = []string{"docker", "podman", "veth", "virbr", "br-", "cni", "lxc"}
 
 func (n nic) bridge() bool {
 	return slices.ContainsFunc(bridges, func(p string) bool { return strings.HasPrefix(n.name, p) })
 }
 
-// choose applies the selector to the interfaces of a host. Loopback comes last.
+// choose applies the selector to the interfaces of a host. Where the user has not named them,
+// bridges are tried after all others. Loopback comes at the end of the list.
 func (s selector) choose(nics []nic) ([]nic, error) {
-	var chosen, loops, fallback []nic
+	var chosen, loops, bridged []nic
 	for _, n := range nics {
 		switch {
 		case len(n.prefixes) == 0 || !s.accepts(n.name):
 		case n.loopback:
 			loops = append(loops, n)
 		case n.bridge() && s.all():
-			fallback = append(fallback, n)
+			n.last = true
+			bridged = append(bridged, n)
 		default:
 			chosen = append(chosen, n)
 		}
 	}
-	if len(chosen) == 0 {
-		chosen = fallback
-	}
-	chosen = append(chosen, loops...)
+	chosen = slices.Concat(chosen, bridged, loops)
 	if len(chosen) > 0 {
 		return chosen, nil
 	}
@@ -147,8 +148,7 @@ func (s selector) choose(nics []nic) ([]nic, error) {
 		s.variable, s.text, strings.Join(have, ", "))
 }
 
-// hostInterfaces returns the interfaces that are up. It leaves out link-local addresses: they mean
-// nothing without the name of the interface on the other host.
+// hostInterfaces returns the interfaces that are up, with the addresses that other hosts may dial.
 func hostInterfaces() ([]nic, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -172,7 +172,7 @@ func hostInterfaces() ([]nic, error) {
 				continue
 			}
 			ip := p.Addr().Unmap()
-			if ip.IsGlobalUnicast() || ip.IsLoopback() {
+			if dialable(ip) {
 				n.prefixes = append(n.prefixes, netip.PrefixFrom(ip, p.Bits()))
 			}
 		}
@@ -192,4 +192,70 @@ func ofFamily(nics []nic, family string) []nic {
 			func(p netip.Prefix) bool { return p.Addr().Is4() != (family == "ipv4") })
 	}
 	return kept
+}
+
+// offer returns the addresses that a process listens on, and those that are too many for the
+// address of a process (maxEndpoints). Then loopback is kept, the first address of each subnet, and
+// the first one of each interface, before others: one of these may be all that leads to another
+// host.
+func offer(nics []nic) (wanted, left []endpoint) {
+	type subnet struct {
+		of     netip.Prefix
+		device byte
+	}
+	var order []int // by index of wanted: what counts less is cut
+	seen := map[subnet]bool{}
+	for i, n := range nics {
+		for at, p := range n.prefixes {
+			e := endpoint{prefix: p, device: byte(i), last: n.last, rate: n.rate, name: n.name}
+			net := subnet{p.Masked(), e.device}
+			less := 3
+			switch {
+			case e.loopback() && at == 0:
+				less = 0
+			case !p.IsSingleIP() && !seen[net]:
+				less = 1
+			case at == 0:
+				less = 2
+			}
+			seen[net] = true
+			wanted, order = append(wanted, e), append(order, less)
+		}
+	}
+	if len(wanted) <= maxEndpoints {
+		return wanted, nil
+	}
+	best := make([]int, len(wanted))
+	for i := range best {
+		best[i] = i
+	}
+	slices.SortStableFunc(best, func(a, b int) int { return order[a] - order[b] })
+	cut := best[maxEndpoints:]
+	kept := make([]endpoint, 0, maxEndpoints)
+	for i, e := range wanted {
+		if slices.Contains(cut, i) {
+			left = append(left, e)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	return kept, left
+}
+
+// tellLeft says which addresses of this host peers are not told.
+func (f *Fabric) tellLeft(left []endpoint) {
+	if len(left) == 0 {
+		return
+	}
+	const few = 4
+	var words []string
+	for _, e := range left[:min(len(left), few)] {
+		words = append(words, fmt.Sprintf("%v (%s)", e.prefix.Addr(), e.name))
+	}
+	if len(left) > few {
+		words = append(words, "…")
+	}
+	f.opts.Warn("tcp: this host has %d addresses, of which %d are used: one of each subnet, then others; not used are %s; "+
+		"name the interfaces that lead to the other hosts (%s)", len(left)+maxEndpoints, maxEndpoints,
+		strings.Join(words, ", "), ownVariable)
 }

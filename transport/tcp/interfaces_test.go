@@ -30,8 +30,9 @@ func TestSelector(t *testing.T) {
 		nics  []nic
 		names []string // in order; nil: the list is an error
 	}{
-		{"", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
-		{"  ", all, []string{"eth0", "eth1", "eth10", "ib0", "lo"}},
+		{"", all, []string{"eth0", "eth1", "eth10", "ib0", "docker0", "lo"}},
+		{"  ", all, []string{"eth0", "eth1", "eth10", "ib0", "docker0", "lo"}},
+		{"", host("br-ex", "lo", "eth0"), []string{"eth0", "br-ex", "lo"}},
 		{"", host("lo", "docker0"), []string{"docker0", "lo"}},
 		{"", host("lo", "bare0"), []string{"lo"}},
 		{"eth0,eth1", all, []string{"eth0", "eth1", "eth10"}},
@@ -82,6 +83,7 @@ func TestSelector(t *testing.T) {
 			var names []string
 			for _, n := range chosen {
 				names = append(names, n.name)
+				require.Equal(t, strings.TrimSpace(tt.text) == "" && n.bridge(), n.last)
 			}
 			require.Equal(t, tt.names, names)
 		})
@@ -176,4 +178,84 @@ func TestFamily(t *testing.T) {
 	for _, e := range f.self.endpoints {
 		require.True(t, e.prefix.Addr().Is4())
 	}
+}
+
+// TestOffer has hosts with more addresses than the address of a process holds.
+func TestOffer(t *testing.T) {
+	loop := nic{name: "lo", loopback: true, prefixes: []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}}
+	nicOf := func(name string, prefixes ...string) nic {
+		n := nic{name: name}
+		for _, p := range prefixes {
+			n.prefixes = append(n.prefixes, netip.MustParsePrefix(p))
+		}
+		return n
+	}
+	many := func(format string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf(format, i+1))
+		}
+		return all
+	}
+	var bridges []nic
+	for i := range 40 {
+		bridges = append(bridges, nicOf(fmt.Sprintf("br-%d", i), fmt.Sprintf("172.%d.0.1/16", 16+i)))
+	}
+	for _, tt := range []struct {
+		name      string
+		nics      []nic
+		has, left []string // some of them
+		cut       int
+	}{
+		{"few", []nic{nicOf("eth0", "10.0.0.1/24", "10.0.0.2/24"), loop},
+			[]string{"10.0.0.1", "10.0.0.2", "127.0.0.1"}, nil, 0},
+		{"single addresses before that of the host",
+			[]nic{nicOf("eth0", append(many("10.96.32.%d/32", 40), "10.0.0.1/24")...), loop},
+			[]string{"10.96.32.1", "10.0.0.1", "127.0.0.1"}, []string{"10.96.32.40", "10.96.32.31"}, 11},
+		{"the only address of an interface",
+			[]nic{nicOf("eth0", many("10.0.0.%d/24", 50)...), nicOf("eth1", "10.9.0.1/32"), loop},
+			[]string{"10.0.0.1", "10.9.0.1", "127.0.0.1"}, []string{"10.0.0.50"}, 21},
+		{"one of each subnet", []nic{nicOf("eth0", append(many("10.0.0.%d/24", 50), "192.168.0.1/16")...)},
+			[]string{"10.0.0.1", "192.168.0.1"}, []string{"10.0.0.50"}, 19},
+		{"interfaces before bridges",
+			append([]nic{nicOf("eth0", many("10.0.%d.1/24", 20)...)}, append(bridges, loop)...),
+			[]string{"10.0.20.1", "172.16.0.1", "127.0.0.1"}, []string{"172.50.0.1"}, 30},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wanted, left := offer(tt.nics)
+			require.LessOrEqual(t, len(wanted), maxEndpoints)
+			require.Len(t, left, tt.cut)
+			texts := func(all []endpoint) (texts []string) {
+				for _, e := range all {
+					texts = append(texts, e.prefix.Addr().String())
+				}
+				return texts
+			}
+			require.Subset(t, texts(wanted), tt.has)
+			require.Subset(t, texts(left), tt.left)
+			require.IsNonDecreasing(t, func() (devices []int) {
+				for _, e := range wanted {
+					devices = append(devices, int(e.device))
+				}
+				return devices
+			}(), "the order of the interfaces stays")
+		})
+	}
+}
+
+// TestTellLeft says in one line that addresses are not used.
+func TestTellLeft(t *testing.T) {
+	var said []string
+	warn := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	f := &Fabric{opts: Options{Warn: warn}}
+	f.tellLeft(nil)
+	require.Empty(t, said)
+	var left []endpoint
+	for i := range 9 {
+		left = append(left, end(fmt.Sprintf("10.0.0.%d/32", i), "eth0", 0, 0))
+	}
+	f.tellLeft(left)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "this host has 41 addresses, of which 32 are used")
+	require.Contains(t, said[0], "not used are 10.0.0.0 (eth0), 10.0.0.1 (eth0), 10.0.0.2 (eth0), 10.0.0.3 (eth0), …;")
 }

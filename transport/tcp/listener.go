@@ -15,17 +15,10 @@ import (
 // portAttempts is how often listen draws a port that must be free on every address.
 const portAttempts = 16
 
-// listen binds one port on all addresses of the interfaces: any, or the first of a range that is
-// free on all. It leaves out addresses that cannot be bound (not ready yet, or removed meanwhile)
-// as long as there are others.
-func listen(nics []nic, port, last int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
-	var wanted []endpoint
-	for i, n := range nics {
-		for _, p := range n.prefixes {
-			wanted = append(wanted, endpoint{prefix: p, device: byte(i), rate: n.rate, name: n.name})
-		}
-	}
-	wanted = wanted[:min(len(wanted), maxEndpoints)]
+// listen binds one port on all addresses that are wanted: any, or the first of a range that is free
+// on all. It leaves out addresses that cannot be bound (not ready yet, or removed meanwhile) as
+// long as there are others.
+func listen(wanted []endpoint, port, last int) (listeners []*net.TCPListener, endpoints []endpoint, err error) {
 	attempts, next := portAttempts, 0
 	if port != 0 {
 		attempts, next = max(last, port)-port+1, 1
@@ -171,12 +164,13 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	if p = f.wanted(g.ctx, h); p != nil && g.nc.certificate() != p.peer.certificate {
 		err = errStranger
 	} else if p != nil {
-		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch())
+		said, err = acceptHandshake(g.nc, h, p.peer, f.self, p.currentEpoch(), f.limitTo(p.peer))
 		said.span = span{heard, heard}
 	}
 	if !f.waiting.Remove(g) || p == nil || err != nil {
 		return nil, said, errStranger
 	}
+	f.limit(p.peer, said.limit)
 	switch kind := h.kind(); {
 	case kind == helloProbe:
 		said.probe = true

@@ -15,7 +15,7 @@ import (
 // mostDialing is the number of pairs that a process dials for the first time at the same time.
 const mostDialing = 64
 
-// mostLeft bounds what a pair remembers of the sessions that this side left before the peer had
+// mostLeft bounds what a pair remembers of the sessions that one side left before the other had
 // opened them.
 const mostLeft = 1024
 
@@ -24,13 +24,13 @@ const mostLeft = 1024
 func (p *pair) onUse(spec transport.Session) (*session, error) {
 	p.used.Store(true) // from here on the peer may dial at any time
 	s, err := p.start(spec)
-	if err == nil && p.live.Load() != nil {
+	if err == nil && p.live.Load() != nil && !s.removed.Load() {
 		p.enqueue(&s.node)
 	}
 	return s, err
 }
 
-// Open implements transport.Opener.
+// Open implements transport.Link.
 func (s *session) Open() bool {
 	if s.ready.Load() || s.ended() {
 		return true
@@ -91,26 +91,27 @@ func (p *pair) first() {
 		return
 	}
 	var last error
-	heard := time.Now()
+	begun := time.Now()
+	heard := begun
 	for pause := 2 * time.Millisecond; f.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		wires, refused := p.routes(f.ctx), 0
 		for _, w := range wires {
 			if p.live.Load() != nil || f.ctx.Err() != nil {
 				return
 			}
-			begun := time.Now()
+			tried := time.Now()
 			err := p.dialOne(f.ctx, w, helloFirst, nonce{})
 			switch {
 			case err == nil:
 				return
 			case errors.Is(err, syscall.ECONNREFUSED):
 				refused++
-			case !dialing(err) && time.Since(begun) >= f.opts.HandshakeTimeout/2:
+			case !dialing(err) && time.Since(tried) >= f.opts.HandshakeTimeout/2:
 				heard = time.Now()
 			}
 			last = fmt.Errorf("%v: %w", w.to.addrPort(), err)
 		}
-		if refused == len(wires) || time.Since(heard) > f.opts.PeerTimeout {
+		if p.isGone(refused > 0 && refused == len(wires), begun) || time.Since(heard) > f.opts.PeerTimeout {
 			p.unreachable(last)
 			return
 		}
@@ -145,9 +146,14 @@ func (p *pair) noFirst(peer int, last error) *fault.Error {
 		p.peer.who(), p.f.opts.PeerTimeout)
 	if errors.Is(last, syscall.ECONNREFUSED) {
 		text = p.peer.who() + " refuses connections; its process has ended"
+		if !p.admits() {
+			text = fmt.Sprintf("%s has refused connections for %v; its process has ended, or a firewall refuses them",
+				p.peer.who(), p.f.opts.PeerTimeout)
+		}
 	}
 	e := fault.Peer(fault.PeerLost, peer, "tcp: %s", text)
-	e.Cause, e.Silent = last, !errors.Is(last, syscall.ECONNREFUSED)
+	refused := errors.Is(last, syscall.ECONNREFUSED)
+	e.Cause, e.Silent, e.Dead = last, !refused, refused && p.near()
 	return e
 }
 
@@ -205,14 +211,18 @@ func (p *pair) depart(s *session) {
 	p.departed[s.key()] = departure{spec, why}
 }
 
-// giveUpFirst ends a session for which there was no socket. A peer that comes late learns why; if
-// this side is the one that dials, it goes on dialling for that.
+// near reports whether the peer is on this host, so that no firewall between the two refuses
+// connections: nobody listens.
+func (p *pair) near() bool { return p.peer.host == p.f.self.host }
+
+// giveUpFirst ends a session for which there was no socket. A peer that comes late learns why: this
+// side goes on dialling for that.
 func (p *pair) giveUpFirst(s *session, why []byte) {
 	if len(why) > 0 {
 		p.used.Store(true)
 	}
 	s.Leave(why)
-	if len(why) == 0 || p.key.accept {
+	if len(why) == 0 {
 		return
 	}
 	p.mu.Lock()

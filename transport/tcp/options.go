@@ -13,7 +13,7 @@ type Options struct {
 	Doorbell *park.Doorbell
 	// Interfaces selects the interfaces to listen on: names or prefixes of names ("eth0,ib"), exact
 	// names ("=eth0"), or all but some ("^docker,lo"). If it is empty, these are all interfaces
-	// that are up and have an address, except container bridges if there are others. Loopback
+	// that are up and have an address, container bridges after all others. Loopback
 	// serves processes of the same host; it serves others only if there is no other interface.
 	Interfaces string
 	// Port is the port to listen on; 0 takes any free one. With LastPort it is the first one of a
@@ -44,9 +44,9 @@ type Options struct {
 	// TLS encrypts all connections, by TLS 1.3 with a certificate of each process; addresses carry
 	// the hashes of the certificates. All processes need the same.
 	TLS bool
-	// Secret, if set, must be known by every process: then who has read the addresses still cannot
-	// connect.
-	Secret []byte
+	// SecretFile, if set, names a file with a secret that every process must know: then who has
+	// read the addresses still cannot connect. Nobody but its owner may have access to it.
+	SecretFile string
 	// Linger is how long Close tries to deliver committed fragments to the peers (5 s).
 	Linger time.Duration
 	// Track, if set, is called with true for every socket that carries frames or listens, and with

@@ -47,6 +47,7 @@ type pair struct {
 	background atomic.Int32         // reasons to go on while no thread polls
 	longest    atomic.Uint32        // payload of a fragment (longestPayload)
 	used       atomic.Bool          // it has had a socket, or the peer may make one: the pair stays in the table
+	reached    atomic.Bool          // this side has dialled the peer, and it has answered
 	finishing  atomic.Bool          // the fabric is closing: end this side's direction after all goodbyes
 
 	// Guarded by the writing lock of the live connection.
@@ -77,6 +78,7 @@ type pair struct {
 	waiting   map[sessionKey]*session  // not announced by the peer yet
 	inbounds  map[sessionKey]*incoming // announced by the peer, but Connect was not called
 	departed  map[sessionKey]departure // left by this side before the peer opened them
+	parted    map[sessionKey]*incoming // left by the peer, for a reason, before Connect was called
 	farewells []uint32                 // goodbyes to be answered, by the peer's index
 	node      node                     // for the farewells
 	spent     [2]int64                 // what the sessions have spent
@@ -107,7 +109,8 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 	p := &pair{f: f, key: key, peer: peer, binding: pairBinding(f.self, peer), incoming: map[uint32]*incoming{},
 		changed: make(chan struct{}), sessions: map[*session]bool{}, indexed: map[uint32]*session{},
 		waiting:  map[sessionKey]*session{},
-		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departure{}, epoch: newEpoch()}
+		inbounds: map[sessionKey]*incoming{}, departed: map[sessionKey]departure{}, parted: map[sessionKey]*incoming{},
+		epoch: newEpoch()}
 	p.node.pair = p
 	p.control.hears = map[uint32]*session{}
 	p.longest.Store(maxPayload)
@@ -117,8 +120,8 @@ func newPair(f *Fabric, key pairKey, peer *address) *pair {
 // connect opens a session, over a new socket if necessary.
 func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, error) {
 	s, err := p.start(spec)
-	if err != nil {
-		return nil, err
+	if err != nil || s.removed.Load() {
+		return s, err
 	}
 	p.background.Add(1)
 	defer p.background.Add(-1)
@@ -192,8 +195,15 @@ func contextFault(ctx context.Context, rank int, what string) error {
 	return e
 }
 
+// turn is how long the side with the larger id waits to be dialled before it dials, too: the peer
+// may be behind a firewall that lets only one of them through.
+const turn = time.Second
+
 // connection returns the live socket. If there is none it dials or waits for the peer to dial.
 func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
+	dials := !p.key.accept
+	wait := time.NewTimer(turn)
+	defer wait.Stop()
 	for {
 		if err := p.f.lack.Load().Fault("tcp: this process cannot take connections"); err != nil {
 			return nil, err
@@ -203,7 +213,7 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 			p.mu.Unlock()
 			return c, nil
 		}
-		dial := !p.key.accept && !p.dialing && p.healing == nil
+		dial := dials && !p.dialing && p.healing == nil
 		p.dialing = p.dialing || dial
 		changed := p.changed
 		p.mu.Unlock()
@@ -222,11 +232,13 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, p.missing(ctx, rank, fmt.Sprintf(
-				"no connection from %s, which has to dial this process at %s; "+
+				"no connection from %s to this process at %s; "+
 					"it did not call Connect, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
 				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.stopping:
 			return nil, errFabricClosed
+		case <-wait.C:
+			dials = true
 		case <-time.After(probePeriod):
 			if err := p.refuses(ctx); err != nil {
 				return nil, p.noFirst(rank, err)
@@ -241,7 +253,7 @@ const probePeriod = 300 * time.Millisecond
 // refuses returns an error if the process that has to dial this one refuses connections itself at
 // all its addresses: it has ended. That of another host is not asked, since firewalls refuse, too.
 func (p *pair) refuses(ctx context.Context) (refused error) {
-	if p.peer.host != p.f.self.host {
+	if !p.near() {
 		return nil
 	}
 	for _, w := range wires(p.f.self, p.peer) {
@@ -263,18 +275,25 @@ func (p *pair) broadcast() {
 	p.changed = make(chan struct{})
 }
 
-// dial tries the peer's addresses, nearest first, repeatedly until ctx ends or all refuse.
+// dial tries the peer's addresses, nearest first, repeatedly until there is a connection, ctx ends,
+// or the peer is found to be gone.
 func (p *pair) dial(ctx context.Context, rank int) error {
+	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.f.ctx, cancel)()
+	p.f.task(func() {
+		p.whileClosed(ctx)
+		cancel() // the peer may connect while this side waits for an address that does not answer
+	})
 	failures := map[netip.AddrPort]string{}
 	var short *transport.Lack
+	begun := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		wires, refused := p.routes(ctx), 0
 		for _, w := range wires {
 			err := p.dialOne(ctx, w, helloFirst, nonce{})
-			if err == nil {
+			if err == nil || p.live.Load() != nil {
 				return nil
 			}
 			if errors.Is(err, errTaken) {
@@ -284,7 +303,7 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				refused++
 			}
-			if refused == len(wires) {
+			if p.isGone(refused == len(wires), begun) {
 				return p.noFirst(rank, fmt.Errorf("%v: %w", w.to.addrPort(), err))
 			}
 			short = short.Again(err)
@@ -302,11 +321,43 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 			}
 		}
 		if !sleep(ctx, p.f, pause) {
+			if caller.Err() == nil && !p.f.stopped() {
+				return nil // there is a connection, or was one: the caller looks again
+			}
 			return p.missing(ctx, rank, fmt.Sprintf(
-				"cannot connect to %s; it may be gone, not have called Connect, or be behind a firewall: %s",
-				p.peer.who(), strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
+				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have called "+
+					"Connect, or be behind a firewall: %s", p.peer.who(), list(p.f.self.endpoints),
+				strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
 		}
 	}
+}
+
+// whileClosed waits until the pair has a connection, or ctx ends.
+func (p *pair) whileClosed(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		live, changed := p.live.Load() != nil, p.changed
+		p.mu.Unlock()
+		if live {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isGone reports whether a peer that this side has dialled since begun, without a connection by
+// either of the two, is gone. all is whether it has just refused at all its addresses. A fabric that
+// closes has nothing but goodbyes to say, and waits less.
+func (p *pair) isGone(all bool, begun time.Time) bool {
+	patience := p.f.opts.PeerTimeout
+	if p.f.stopped() {
+		patience = p.tolerance()
+	}
+	return refusal{all: all, open: p.admits(), long: time.Since(begun) >= patience}.dead()
 }
 
 func list(endpoints []endpoint) string {
@@ -332,6 +383,12 @@ func (p *pair) start(spec transport.Session) (*session, error) {
 			"tcp: %d sessions between two processes are the limit", maxSessions)
 	}
 	s := newSession(p, spec)
+	if in := p.parted[key]; in != nil && s.check(&in.opening) == nil {
+		delete(p.parted, key)
+		s.removed.Store(true)
+		s.fail(p.goodbye(s, in))
+		return s, nil
+	}
 	p.sessions[s] = true
 	if in := p.inbounds[key]; in != nil {
 		delete(p.inbounds, key)
@@ -371,6 +428,7 @@ func (p *pair) announce(in *incoming) {
 	defer p.mu.Unlock()
 	p.opens = in.index + 1
 	p.broadcast()
+	delete(p.parted, key)
 	if s := p.waiting[key]; s != nil {
 		delete(p.waiting, key)
 		p.match(s, in)
@@ -449,13 +507,21 @@ func (p *pair) left(index uint32, in *incoming) error {
 	key := sessionKey{in.opening.id, int(in.opening.to), int(in.opening.from)}
 	if p.inbounds[key] == in {
 		delete(p.inbounds, key)
+		if len(in.why) > 0 && len(p.parted) < mostLeft {
+			p.parted[key] = in
+		}
 	}
 	if s := in.session.Load(); s != nil {
-		e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
-		e.Left = in.why
-		s.fail(e)
+		s.fail(p.goodbye(s, in))
 	}
 	return nil
+}
+
+// goodbye returns the error of a session that the peer has left.
+func (p *pair) goodbye(s *session, in *incoming) *fault.Error {
+	e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
+	e.Left = in.why
+	return e
 }
 
 // busy reports whether a session has not sent its goodbye yet, or a control message has not

@@ -50,6 +50,19 @@ type span struct{ began, ended uint64 }
 // late; the peer has given it up and made the other one.
 func (s span) outdated(newest uint64) bool { return s.began < newest }
 
+// refusal is what a side knows when the peer refuses its connections.
+type refusal struct {
+	all   bool // at all its addresses
+	there bool // at the one where it was connected last
+	open  bool // no firewall refuses: it is on this host, or this side has reached it before
+	cut   bool // the connection broke since nobody answered, not since the peer's host ended it
+	long  bool // for so long that the peer, if it lives, has dialled this side
+}
+
+// dead reports whether the peer's process is gone. A process listens before anybody knows its
+// address. But firewalls refuse, too: behind one a peer is alive, and the only one who can dial.
+func (r refusal) dead() bool { return (r.all || r.there) && (r.open || r.long && !r.cut) }
+
 // standing is what a side knows of one of its sessions.
 type standing struct {
 	announced bool // the peer's open has arrived
@@ -118,6 +131,23 @@ func rewinds(arrived, freed, started uint32) (again uint32, possible bool) {
 	}
 	return started - arrived, true
 }
+
+// stays reports whether a fragment that the peer lacked when a connection was made is still the
+// next one that it lacks, when the next connection is made: nothing of it came over the former, or
+// not all.
+func stays(lacked bool, before, arrived, again uint32) bool {
+	return lacked && again > 0 && arrived == before
+}
+
+// segments has the limits of the segments of connections to a host, in bytes; 0 is none. A path may
+// lose large packets, and keep it to itself, as that of a tunnel where messages about it are
+// filtered. The first one below fits into the smallest packet of IPv6, the last one into that of
+// IPv4.
+var segments = [...]int{0, 1200, 536}
+
+// fits reports whether a connection that was dialled with one limit does for an acceptor that has
+// another one. If not, the dialer takes that of the acceptor.
+func fits(dialled, acceptor uint8) bool { return dialled >= acceptor }
 
 // The places of fragments that arrive.
 const (

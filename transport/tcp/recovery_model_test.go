@@ -30,6 +30,12 @@ import (
 //	open … gone     socket.sessionFrame, channelFrame, pairFrame
 //	refused         pair.redial, first: the peer's process is gone; giveUp, unreachable, lose
 //
+//	large           the path loses large packets: data, and all behind it, until time out
+//	time out        conn.fail, as the kernel gives up what is not acknowledged
+//
+// A firewall may refuse or drop whatever one side dials (walled): that side has no attempt that
+// leads anywhere, and must leave it to the other one, whose id may be the larger one.
+//
 // and what may befall them, a few times:
 //
 //	break           the path breaks; in each direction any end of what is under way is lost (drop)
@@ -82,6 +88,8 @@ type modelFrame struct {
 type modelConn struct {
 	stage    uint8
 	dialer   uint8
+	limit    uint8 // of segments
+	wants    uint8 // that of the acceptor
 	again    bool
 	replaces int8
 	epochs   [2]uint8 // by side
@@ -89,6 +97,7 @@ type modelConn struct {
 	ended    [2]uint8
 	ends     [2]uint8 // by side
 	cut      bool
+	large    [2]bool  // by sender: what it has sent since does not arrive
 	count    [2]uint8 // by sender
 	frames   [2][mostUnderWay]modelFrame
 }
@@ -111,6 +120,10 @@ type modelSide struct {
 	broken           int8
 	crossing         crossing
 	unresumed        bool
+	limit            uint8 // of segments
+	silent           bool  // the connection that broke was given up by the kernel
+	lacked           bool  // of the peer, when the last connection was made
+	lacking          uint8
 
 	// The session in the table.
 	begun, exists, waiting, bid            bool
@@ -139,8 +152,10 @@ type modelSide struct {
 type link struct {
 	sides               [2]modelSide // the smaller id first
 	conns               [mostConnections]modelConn
-	breaks, gives, dies uint8 // how many may follow
-	given, died         bool  // some have
+	breaks, gives, dies uint8   // how many may follow
+	given, died         bool    // some have
+	hole                bool    // the path loses large packets
+	walled              [2]bool // by side: what it dials leads nowhere
 	wrong               string
 	beyond              bool // what follows is not explored
 }
@@ -157,6 +172,8 @@ type mutant struct {
 	hastyGoodbye                                bool
 	attachesLate, missesAnswer, forgetsDeparted bool
 	forgetsReason, forgetsWaiting               bool
+	leavesDialling, believesFirewalls           bool
+	keepsSegments, ignoresLimit                 bool
 }
 
 // mover makes the steps of a link.
@@ -364,7 +381,8 @@ func (m *mover) forget(s *modelSide) {
 // push adds a frame to what is under way. Over a broken path it goes nowhere.
 func (l *link) push(side int, f modelFrame) {
 	k := &l.conns[l.sides[side].live]
-	if k.cut {
+	k.large[side] = k.large[side] || f.kind == kindData && l.hole && k.limit == 0
+	if k.cut || k.large[side] {
 		return
 	}
 	k.frames[side][k.count[side]] = f
@@ -449,6 +467,15 @@ func (m *mover) rewind(l *link, s *modelSide, f modelFrame) {
 	}
 	s.byeSent = s.byeSent && m.mu.noGoodbye
 	again, possible := rewinds(uint32(arrived), uint32(s.freed), uint32(s.started))
+	if listed && possible && l.hole {
+		stays := stays(s.lacked, uint32(s.lacking), uint32(arrived), again)
+		if stays && s.silent && s.limit == 0 && !m.mu.keepsSegments {
+			s.limit = 1
+			l.conns[s.live].cut = true
+			l.conns[s.live].large = [2]bool{}
+		}
+		s.lacked, s.lacking = again > 0, arrived
+	}
 	switch {
 	case !possible:
 		l.wrong = "more fragments have arrived than were sent"
@@ -614,19 +641,25 @@ func (m *mover) dialer(l *link, side int) {
 		s.dialing = false
 		m.lose(l, side)
 	}
-	if l.sides[1-side].dead {
+	// A peer that lives dials before this side has been refused for long.
+	dead := l.sides[1-side].dead
+	r := refusal{all: dead || l.walled[side], open: !l.walled[side] || m.mu.believesFirewalls, long: dead}
+	if r.dead() {
 		m.step(l, side, "refused", true, end)
 		return
 	}
 	if l.gives > 0 {
 		m.step(l, side, "give up", false, func(l *link, s *modelSide) { l.gives--; l.given = true; end(l, s) })
 	}
+	if l.walled[side] || m.mu.leavesDialling && side == 1 {
+		return
+	}
 	at := slices.IndexFunc(l.conns[:], func(k modelConn) bool { return k.stage == unused })
 	if at < 0 {
 		return
 	}
 	m.step(l, side, "dial", true, func(l *link, s *modelSide) {
-		k := modelConn{stage: dialled, dialer: uint8(side), again: s.healing, replaces: none}
+		k := modelConn{stage: dialled, dialer: uint8(side), limit: s.limit, again: s.healing, replaces: none}
 		if s.healing {
 			k.replaces = s.broken
 		}
@@ -643,6 +676,8 @@ func (m *mover) wire(l *link, side int) {
 	k := &l.conns[s.live]
 	if k.count[1-side] > 0 {
 		m.step(l, side, "read", true, func(l *link, _ *modelSide) { m.read(l, side) })
+	} else if k.large[side] && !k.cut {
+		m.step(l, side, "time out", true, func(l *link, s *modelSide) { l.conns[s.live].cut, s.silent = true, true })
 	} else if k.cut {
 		m.step(l, side, "notice", true, func(l *link, _ *modelSide) { m.notice(l, side) })
 	}
@@ -747,17 +782,23 @@ func (m *mover) conn(l *link, c int8) {
 	case greeted:
 		if to.begun {
 			stage(acceptor, "reply", func(l *link, s *modelSide, k *modelConn) {
-				k.stage, k.epochs[acceptor] = replied, s.epoch
+				k.stage, k.epochs[acceptor], k.wants = replied, s.epoch, s.limit
 				k.began[acceptor] = l.count(acceptor)
 				k.ended[acceptor] = k.began[acceptor]
 				l.recount(acceptor)
 			})
 		}
 	case replied:
-		stage(dialer, "prove", func(_ *link, _ *modelSide, k *modelConn) { k.stage = proven })
+		stage(dialer, "prove", func(l *link, s *modelSide, k *modelConn) {
+			if k.stage = proven; !fits(k.limit, k.wants) && !m.mu.ignoresLimit {
+				s.limit = k.wants
+				l.abandon(c)
+			}
+		})
 	case proven:
 		stage(acceptor, "accept", func(l *link, s *modelSide, k *modelConn) {
 			k.stage = accepts
+			s.limit = max(s.limit, k.limit)
 			if dialer == 0 {
 				return
 			}

@@ -94,6 +94,8 @@ type scenario struct {
 	send                [2]uint8
 	leave               [2]bool
 	breaks, gives, dies uint8
+	walled              [2]bool
+	hole                bool
 	large               bool // it has millions of states
 }
 
@@ -116,6 +118,14 @@ var scenarios = []scenario{
 	{name: "on use, both leave", unopened: true, send: [2]uint8{1, 1}, leave: [2]bool{true, true}},
 	{name: "on use, one gives up", unopened: true, send: [2]uint8{1, 0}, gives: 1},
 	{name: "on use, one dies", unopened: true, send: [2]uint8{1, 0}, dies: 1},
+	{name: "the smaller id is walled", walled: [2]bool{true, false}, unopened: true, send: [2]uint8{1, 1}, breaks: 1},
+	{name: "the larger id is walled", walled: [2]bool{false, true}, unopened: true, send: [2]uint8{1, 1}, breaks: 1},
+	{name: "a walled one leaves", walled: [2]bool{true, false}, send: [2]uint8{1, 0}, leave: [2]bool{true, false},
+		breaks: 1},
+	{name: "a walled one dies", walled: [2]bool{true, false}, send: [2]uint8{1, 1}, breaks: 1, dies: 1},
+	{name: "large packets are lost", hole: true, send: [2]uint8{1, 0}},
+	{name: "large packets are lost, a break", hole: true, send: [2]uint8{1, 0}, breaks: 1, large: true},
+	{name: "large packets of a walled one are lost", hole: true, walled: [2]bool{true, false}, send: [2]uint8{1, 0}},
 
 	{name: "two fragments, two breaks", send: [2]uint8{2, 0}, breaks: 2, large: true},
 	{name: "the other direction, two breaks", send: [2]uint8{0, 2}, breaks: 2, large: true},
@@ -134,7 +144,7 @@ var scenarios = []scenario{
 
 // start returns the state in which a scenario begins.
 func (sc *scenario) start() link {
-	l := link{breaks: sc.breaks, gives: sc.gives, dies: sc.dies}
+	l := link{breaks: sc.breaks, gives: sc.gives, dies: sc.dies, walled: sc.walled, hole: sc.hole}
 	for side := range l.sides {
 		s := &l.sides[side]
 		*s = modelSide{live: none, dials: none, broken: none, epoch: uint8(10 * side), toSend: sc.send[side],
@@ -208,6 +218,10 @@ var mutants = []mutant{
 	{name: "that this side has left is forgotten", in: "on use, the other leaves", forgetsDeparted: true},
 	{name: "the reason is forgotten", in: "on use, the other leaves", forgetsReason: true},
 	{name: "that this side waits for the peer's open is forgotten", in: "on use, the other leaves", forgetsWaiting: true},
+	{name: "the larger id does not dial", in: "the smaller id is walled", leavesDialling: true},
+	{name: "what a firewall refuses counts as death", in: "the smaller id is walled", believesFirewalls: true},
+	{name: "segments stay as they are", in: "large packets are lost", keepsSegments: true},
+	{name: "the acceptor's limit does not count", in: "large packets of a walled one are lost", ignoresLimit: true},
 }
 
 // TestRecoveryMutants has the model find mistakes.

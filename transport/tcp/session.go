@@ -5,10 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"net/netip"
-	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/transport"
@@ -70,12 +67,6 @@ func (s *session) standing() standing {
 // Channel implements transport.Link.
 func (s *session) Channel(i int) transport.Channel { return &s.channels[i] }
 
-// Window implements transport.Link.
-func (s *session) Window() []byte { return nil }
-
-// Notify implements transport.Link.
-func (s *session) Notify() {}
-
 // Err implements transport.Link.
 func (s *session) Err() error {
 	if e := s.err.Load(); e != nil {
@@ -105,35 +96,22 @@ func (s *session) Leave(why []byte) error {
 	return nil
 }
 
-// RoundTrip implements transport.Distant.
-func (s *session) RoundTrip() time.Duration {
-	c := s.pair.live.Load()
-	for c != nil && !c.down.Load() {
-		if c.reading.CompareAndSwap(false, true) {
-			d, _ := c.f.trips(c.main.fd, &c.info)
-			c.reading.Store(false)
-			return d
-		}
-		runtime.Gosched()
+// State implements transport.Link.
+func (s *session) State() transport.LinkState {
+	state := transport.LinkState{Network: true}
+	p := s.pair
+	p.mu.Lock()
+	h := p.healing
+	p.mu.Unlock()
+	c := p.live.Load()
+	if c != nil {
+		state.From, state.To = c.main.from, c.main.remote
+		state.RoundTrip, state.Silent = c.look()
 	}
-	return 0
-}
-
-// Wire implements transport.Wired.
-func (s *session) Wire() (from, to string) {
-	c := s.pair.live.Load()
-	if c == nil {
-		return "", ""
+	if h != nil {
+		state.Silent = h.silent()
 	}
-	from = c.main.local
-	if at, err := netip.ParseAddrPort(from); err == nil {
-		for _, e := range s.pair.f.self.endpoints {
-			if e.prefix.Addr() == at.Addr().Unmap() {
-				from = e.name + " " + from
-			}
-		}
-	}
-	return from, c.main.remote
+	return state
 }
 
 // pending notes whether a goodbye is to be sent. Until it has been written, the fabric's goroutine
@@ -149,7 +127,7 @@ func (s *session) pending(on bool) {
 	}
 }
 
-// Flushed implements transport.Flusher. It reports whether the socket has taken everything.
+// Flushed implements transport.Link: it reports whether the socket has taken everything.
 func (s *session) Flushed() bool {
 	if s.err.Load() != nil {
 		return true

@@ -31,6 +31,14 @@ func segment(fd int) int {
 	return n
 }
 
+// limitSegment has a connection, before it is made, carry segments of at most n bytes in both
+// directions; 0 for as many as the path seems to carry.
+func limitSegment(fd, n int) {
+	if n > 0 {
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, n)
+	}
+}
+
 // mostUnsent is what one of several sockets holds that has not left, in bytes.
 const mostUnsent = maxPayload
 

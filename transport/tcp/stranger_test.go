@@ -83,7 +83,7 @@ func TestImpostor(t *testing.T) {
 	server, client := net.Pipe()
 	go func() {
 		if h, err := readHello(server, &victim); err == nil {
-			acceptHandshake(server, h, &liar, &victim, epoch{})
+			acceptHandshake(server, h, &liar, &victim, epoch{}, 0)
 		}
 	}()
 	_, err = dialHandshake(client, h, a.self, b.self)

@@ -210,7 +210,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		dialer := script{Reader: bytes.NewReader(said)}
 		if h, err := readHello(dialer, self); err == nil {
-			if _, err := acceptHandshake(dialer, h, peer, self, epoch{}); err == nil {
+			if _, err := acceptHandshake(dialer, h, peer, self, epoch{}, 0); err == nil {
 				t.Fatalf("a stranger was accepted as dialer: %x", said)
 			}
 		}

@@ -71,6 +71,7 @@ func certificateOf(s *tls.ConnectionState) [32]byte {
 type stream struct {
 	*net.TCPConn
 	secure *secure // nil without TLS
+	limit  uint8   // of its segments, if this side has dialled it
 }
 
 func (s *stream) Read(b []byte) (int, error) {

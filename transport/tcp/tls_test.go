@@ -2,6 +2,8 @@ package tcp
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -40,7 +42,11 @@ func TestTLSHealsAndHides(t *testing.T) {
 
 // TestTrust has processes that differ in TLS, in the secret, or in the certificate.
 func TestTrust(t *testing.T) {
-	secret := func(text string) func(*Options) { return func(o *Options) { o.Secret = []byte(text) } }
+	secret := func(text string) func(*Options) {
+		file := filepath.Join(t.TempDir(), "secret")
+		require.NoError(t, os.WriteFile(file, []byte(text+", and sixteen bytes"), 0o600))
+		return func(o *Options) { o.SecretFile = file }
+	}
 	connect := func(from *Fabric, address []byte) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()

@@ -19,6 +19,7 @@ type wire struct {
 	to   endpoint
 	from endpoint // without an address, the kernel chooses
 	rate uint32   // in Mbit/s, 0 if the system does not know it
+	last bool     // it is likely to lead nowhere: tried when no other one leads to the peer
 }
 
 func (w wire) String() string {
@@ -29,14 +30,19 @@ func (w wire) String() string {
 }
 
 // wires returns the ways to a peer: by their rates if all are known, else loopback on the same
-// host, then interfaces of the same subnet, then the rest.
+// host, then interfaces of the same subnet, then the rest; at last those that are likely to lead
+// nowhere. There may be none: then the peer has to dial.
 func wires(from, to *address) (all []wire) {
-	for _, e := range usable(from, to) {
+	ends := usable(from, to)
+	if from.host != to.host { // nor to addresses of this host that peers are not told
+		ends = slices.DeleteFunc(ends, func(e endpoint) bool { return slices.Contains(from.has, e.prefix.Addr()) })
+	}
+	for _, e := range ends {
 		found := false
 		for _, f := range from.endpoints {
 			if from.host != to.host && f.neighbour(e) {
 				found = true
-				w := wire{to: e, from: f}
+				w := wire{to: e, from: f, last: e.last || f.last}
 				if f.rate > 0 && e.rate > 0 {
 					w.rate = min(f.rate, e.rate)
 				}
@@ -44,11 +50,30 @@ func wires(from, to *address) (all []wire) {
 			}
 		}
 		if !found {
-			all = append(all, wire{to: e})
+			all = append(all, wire{to: e, last: e.last})
 		}
 	}
-	if !slices.ContainsFunc(all, wire.unrated) {
-		slices.SortStableFunc(all, func(a, b wire) int { return cmp.Compare(b.rate, a.rate) })
+	good := likely(all)
+	if !slices.ContainsFunc(good, wire.unrated) {
+		slices.SortStableFunc(good, func(a, b wire) int { return cmp.Compare(b.rate, a.rate) })
+	}
+	return all
+}
+
+// likely returns the wires before those that are likely to lead nowhere, or all where there are no
+// others. It reorders wires so that these are behind.
+func likely(all []wire) []wire {
+	slices.SortStableFunc(all, func(a, b wire) int {
+		switch {
+		case a.last == b.last:
+			return 0
+		case b.last:
+			return -1
+		}
+		return 1
+	})
+	if n := slices.IndexFunc(all, func(w wire) bool { return w.last }); n > 0 {
+		return all[:n]
 	}
 	return all
 }
@@ -147,14 +172,14 @@ func (o *order) sort(all []wire) []wire {
 }
 
 // contenders returns the indices of the wires that are worth a probe: the first one of each pair of
-// interfaces. The others (another family) follow it.
+// interfaces that is likely to lead to the peer. The others (another family) follow it.
 func contenders(all []wire) (first []int) {
 	type ends struct {
 		from string
 		to   byte
 	}
 	seen := map[ends]bool{}
-	for i, w := range all {
+	for i, w := range likely(all) {
 		if e := (ends{w.from.name, w.to.device}); !seen[e] && !w.to.loopback() {
 			seen[e] = true
 			first = append(first, i)

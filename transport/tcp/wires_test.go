@@ -14,6 +14,20 @@ func end(prefix, name string, device byte, rate uint32) endpoint {
 	return endpoint{prefix: netip.MustParsePrefix(prefix), port: 4000, device: device, rate: rate, name: name}
 }
 
+func doubtful(prefix, name string, device byte) endpoint {
+	e := end(prefix, name, device, 0)
+	e.last = true
+	return e
+}
+
+// has says which addresses a host has that are no endpoints.
+func has(a *address, ips ...string) *address {
+	for _, ip := range ips {
+		a.has = append(a.has, netip.MustParseAddr(ip))
+	}
+	return a
+}
+
 func TestWiresOrder(t *testing.T) {
 	host := func(n byte, ends ...endpoint) *address {
 		a := sample(n)
@@ -43,6 +57,24 @@ func TestWiresOrder(t *testing.T) {
 			host(1, end("10.0.1.1/24", "a", 0, 0), end("fd00::1/64", "a", 0, 0)),
 			host(2, end("10.0.1.2/24", "", 0, 0), end("fd00::2/64", "", 0, 0)),
 			[]string{"a 10.0.1.1 → 10.0.1.2", "a fd00::1 → fd00::2"}, []int{0}},
+		{"what is likely to lead nowhere is not probed, and its rate does not count",
+			host(1, end("10.0.1.1/24", "a", 0, 1000), end("10.0.2.1/24", "b", 1, 25000),
+				doubtful("10.8.0.1/24", "br-ex", 2)),
+			host(2, end("10.0.1.2/24", "", 0, 1000), end("10.0.2.2/24", "", 1, 25000),
+				doubtful("10.8.0.2/24", "", 2)),
+			[]string{"b 10.0.2.1 → 10.0.2.2", "a 10.0.1.1 → 10.0.1.2", "br-ex 10.8.0.1 → 10.8.0.2"}, []int{0, 1}},
+		{"the other end of a bridge comes last",
+			host(1, doubtful("10.8.0.1/24", "br-ex", 0), end("10.0.1.1/24", "a", 1, 0)),
+			host(2, end("10.8.0.2/24", "", 0, 0), end("10.9.1.2/24", "", 1, 0)),
+			[]string{"10.9.1.2", "br-ex 10.8.0.1 → 10.8.0.2"}, []int{0}},
+		{"bridges only", host(1, doubtful("10.8.0.1/24", "br-a", 0), doubtful("10.9.0.1/24", "br-b", 1)),
+			host(2, doubtful("10.8.0.2/24", "", 0), doubtful("10.9.0.2/24", "", 1)),
+			[]string{"br-a 10.8.0.1 → 10.8.0.2", "br-b 10.9.0.1 → 10.9.0.2"}, []int{0, 1}},
+		{"own addresses that peers are not told", has(host(1, end("10.0.1.1/24", "a", 0, 0)), "10.96.0.1"),
+			host(2, end("10.96.0.1/32", "", 0, 0), end("10.0.1.2/24", "", 0, 0)),
+			[]string{"a 10.0.1.1 → 10.0.1.2"}, []int{0}},
+		{"no way", has(host(1, end("10.0.1.1/24", "a", 0, 0)), "10.96.0.1"), host(2, end("10.96.0.1/32", "", 0, 0)),
+			nil, nil},
 		{"routes", host(1, end("10.0.1.1/24", "a", 0, 0)), host(2, end("10.9.1.2/24", "", 0, 0)),
 			[]string{"10.9.1.2"}, []int{0}},
 		{"one host", host(1, end("10.0.1.1/24", "a", 0, 0), end("127.0.0.1/8", "lo", 1, 0)),

@@ -48,9 +48,7 @@ func (p *pair) gathers(t *testing.T) *gathering {
 		t.Fatal("a channel of a Registrar is no Gatherer")
 	}
 	for _, link := range []transport.Link{g.a, g.b} {
-		if opener, ok := link.(transport.Opener); ok {
-			p.until(t, "the path is not made", opener.Open)
-		}
+		p.until(t, "the path is not made", link.Open)
 	}
 	pattern(0)(g.memory[:64])
 	p.until(t, "memory that was pinned is not sent in place", func() bool {

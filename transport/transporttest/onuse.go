@@ -9,15 +9,9 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// open has the path of a link made, if it is made on use, and reports whether it is there.
-func open(l transport.Link) bool {
-	o, ok := l.(transport.Opener)
-	return !ok || o.Open()
-}
-
 // ended reports whether a link has ended, as a thread looks that waits for its peer.
 func ended(l transport.Link) bool {
-	open(l)
+	l.Open()
 	return l.Err() != nil
 }
 
@@ -70,7 +64,7 @@ func testOpenToWait(t *testing.T, p *pair) {
 		if i%2 == 1 {
 			waiter, sender = sender, waiter
 		}
-		p.until(t, "the path of the side that waits", func() bool { return open(waiter) })
+		p.until(t, "the path of the side that waits", func() bool { return waiter.Open() })
 		if err := errors2(waiter.Err(), sender.Err()); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +81,7 @@ func testOpenAtOnce(t *testing.T, p *pair) {
 		n, m := p.send(t, j.a.Channel(0), 100, i), p.send(t, j.b.Channel(0), 200, i)
 		p.expect(t, j.b.Channel(0), n, i)
 		p.expect(t, j.a.Channel(0), m, i)
-		p.until(t, "both sides see the path", func() bool { return open(j.a) && open(j.b) })
+		p.until(t, "both sides see the path", func() bool { return j.a.Open() && j.b.Open() })
 		if err := errors2(j.a.Err(), j.b.Err()); err != nil {
 			t.Fatal(err)
 		}

@@ -97,9 +97,9 @@ func (s *sharing) of(n int, last bool) (segments []*mem.Segment, fds []int) {
 	return segments, fds
 }
 
-// sharedBy returns what a link has brought; nothing if it is no Sharer.
+// sharedBy returns what a link has brought; nothing if it is no Lender.
 func sharedBy(l transport.Link) (note []byte, fds []int) {
-	if s, ok := l.(transport.Sharer); ok {
+	if s, ok := l.(transport.Lender); ok {
 		return s.Shared()
 	}
 	return nil, nil

@@ -36,6 +36,8 @@ func Run(t *testing.T, make func(t *testing.T) Pair, o Options) {
 	tests := []test{
 		{"Address", false, testAddress},
 		{"ConnectOrder", false, testConnectOrder},
+		{"Parts", false, testParts},
+		{"State", false, func(t *testing.T, p *pair) { testState(t, p, o.Allocates) }},
 		{"Windows", false, testWindows},
 		{"WindowSizes", false, testWindowSizes},
 		{"Shared", false, testShared},

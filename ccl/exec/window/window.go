@@ -103,7 +103,11 @@ func (s *Set) Open(rank int, own *mem.Window, links []transport.Link, arena *mem
 	for r, link := range links {
 		memory := own.Bytes()
 		if link != nil {
-			if memory = link.Window(); memory == nil {
+			memory = nil
+			if lender, ok := link.(transport.Lender); ok {
+				memory = lender.Window()
+			}
+			if memory == nil {
 				s.ranks[r].known = never
 				continue
 			}

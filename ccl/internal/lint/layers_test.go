@@ -12,7 +12,7 @@ var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "ccl/humanize"},
 	{"ccl/internal"},
 	{"ccl/plan", "ccl/topo", "ccl/mem", "ccl/park", "transport"},
-	{"ccl/agree", "ccl/live", "ccl/record"},
+	{"ccl/agree", "ccl/live", "ccl/member", "ccl/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel",
 		"transport/ring", "transport/outbox", "transport/unproven"},
 	{"ccl/program"},
@@ -29,6 +29,7 @@ var layers = [][]string{
 var sideways = map[[2]string]string{
 	{"transport", "ccl/park"}:      "a fabric rings the doorbell of the process",
 	{"transport", "ccl/mem"}:       "a session lends a window",
+	{"ccl/topo", "ccl/park"}:       "whether ranks outnumber their cores is what park counts",
 	{"ccl/topo/probe", "ccl/park"}: "how many cores there are is what park spins by",
 	{"ccl/topo/probe", "ccl/mem"}:  "huge pages and nodes are tried as segments are made",
 	{"ccl/mem", "ccl/park"}:        "which node is near follows from the processors that a rank may use",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/types"
 	"path"
 	"regexp"
 	"slices"
@@ -41,6 +42,9 @@ var rules = []struct {
 	{"interpreter",
 		"a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs",
 		checkInterpreter},
+	{"hosts",
+		"which ranks share a host is asked of topo.Group, which all ranks have alike, and not passed beside it",
+		checkHosts},
 	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
 	{"unsafe",
 		"addresses and what is done to them stand in memory.go: elsewhere a slip is a plain error",
@@ -114,6 +118,29 @@ func checkPrint(m *module) []finding {
 			if call, ok := node.(*ast.CallExpr); ok {
 				if name, ok := call.Fun.(*ast.Ident); ok && (name.Name == "print" || name.Name == "println") {
 					all = append(all, finding{f.path, f.line(call), "builtin " + name.Name})
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// checkHosts finds parameters and fields that list the ranks of each host.
+func checkHosts(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if within(f.dir, "ccl/topo") {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			field, ok := node.(*ast.Field)
+			if !ok || types.ExprString(field.Type) != "[][]int" {
+				return true
+			}
+			for _, name := range field.Names {
+				if strings.EqualFold(name.Name, "hosts") {
+					all = append(all, finding{f.path, f.line(name), name.Name + " [][]int"})
 				}
 			}
 			return true

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,6 +43,25 @@ func TestPlaces(t *testing.T) {
 	require.ErrorContains(t, err, "boot id")
 }
 
+func TestOuterUser(t *testing.T) {
+	for _, tt := range []struct {
+		text       string
+		user, want uint32
+	}{
+		{"", 1000, 1000},
+		{"         0          0 4294967295\n", 1000, 1000},
+		{"         0       1000          1\n", 0, 1000},
+		{"0 1000 1\n1 100000 65536\n", 5, 100004},
+		{"0 100000 65536\n", 65536, 65536},
+		{"0 100000\nnonsense\n", 0, 0},
+	} {
+		root := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "proc/self"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "proc/self/uid_map"), []byte(tt.text), 0o600))
+		require.Equal(t, tt.want, outerUser(root, tt.user), tt.text)
+	}
+}
+
 // machine makes a file system of what Place reads, and returns its root.
 func machine(t *testing.T, boot, namespace string, interfaces map[string]map[string]string) string {
 	root := t.TempDir()
@@ -59,4 +79,12 @@ func machine(t *testing.T, boot, namespace string, interfaces map[string]map[str
 		}
 	}
 	return root
+}
+
+// TestFirstOf takes the interface with the smallest index that has a hardware address.
+func TestFirstOf(t *testing.T) {
+	mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
+	require.Empty(t, firstOf(nil))
+	require.Equal(t, "02:00:00:00:00:07", firstOf([]net.Interface{{Index: 1}, {Index: 9, HardwareAddr: mac(9)},
+		{Index: 2, HardwareAddr: net.HardwareAddr{10, 0, 0, 1}}, {Index: 3, HardwareAddr: mac(7)}}))
 }

@@ -49,7 +49,7 @@ func begin() (int, error) {
 	}
 	flag.IntVar(&n.Hosts, "hosts", 2, "number of hosts")
 	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,loss=1%,flow=100mbit,ipv6 (or plain); "+
-		"flow limits each connection; may come again",
+		"flow limits each connection, most=1300 the bytes of a packet, drop=1 or refuse=1 what host 1 dials; may come again",
 		func(s string) error {
 			w, err := parseWire(s)
 			n.Wires = append(n.Wires, w)
@@ -124,10 +124,20 @@ func parseWire(text string) (w hosts.Wire, err error) {
 			var mbit float64
 			mbit, err = strconv.ParseFloat(strings.TrimSuffix(value, "mbit"), 64)
 			w.Flow = int64(mbit * 1e6 / 8)
+		case "most":
+			w.Most, err = strconv.Atoi(value)
+		case "drop", "refuse":
+			var host int
+			host, err = strconv.Atoi(value)
+			if name == "drop" {
+				w.Drops = append(w.Drops, host)
+			} else {
+				w.Refuses = append(w.Refuses, host)
+			}
 		case "ipv6":
 			w.IPv6 = true
 		default:
-			err = fmt.Errorf("want rate=, delay=, loss=, flow=, ipv6 or plain")
+			err = fmt.Errorf("want rate=, delay=, loss=, flow=, most=, drop=, refuse=, ipv6 or plain")
 		}
 		if err != nil {
 			return w, err

@@ -1,0 +1,188 @@
+package ccl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/member"
+	"github.com/goccl/goccl/ccl/topo/probe"
+)
+
+// Quorum says which part of a group may go on without the ranks that it has lost.
+type Quorum = member.Quorum
+
+const (
+	// Majority lets one part go on at most: more than half of the ranks that may live, or half of
+	// them with the lowest.
+	Majority = member.Majority
+	// AnyQuorum lets every part go on. A group whose network is cut may become several.
+	AnyQuorum = member.Any
+)
+
+const (
+	lateSpan = time.Second // after which the ranks that do not take part are named
+
+	// A death may be known later than the loss. Where a part may not go on, it looks again.
+	moreLooks = 5
+	lookSpan  = 60 * time.Millisecond
+)
+
+// mayGoOn returns an error if this part of the group may not go on without the lost ranks. All
+// ranks of the part find the same, since they have settled what it depends on.
+func (s *settling) mayGoOn(ctx context.Context) error {
+	for look := 0; ; look++ {
+		switch {
+		case s.quorum.Allows(len(s.links), s.lost, s.dead):
+			return nil
+		case look == moreLooks:
+			s.silent, s.agreed = member.Silent(s.lost, s.dead), true
+			return s.tooFew()
+		}
+		select {
+		case <-time.After(lookSpan):
+		case <-ctx.Done(): // which settle reports
+		}
+		if err := s.settle(ctx, false); err != nil {
+			return err
+		}
+	}
+}
+
+// tooFew returns the error of a part that may not go on.
+func (s *settling) tooFew() error {
+	all, silent := len(s.links), member.Silent(s.lost, s.dead)
+	left := all - len(s.lost)
+	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(s.dead))
+	if 2*left == all-len(s.dead) {
+		text = fmt.Sprintf("half of the %d ranks that may live are left here, and the lowest one is not", 2*left)
+	}
+	if s.quorum != Majority {
+		text = fmt.Sprintf("%d of %d ranks are left here, and the quorum is %d", left, all, s.quorum)
+	}
+	if len(silent) == 0 {
+		return fault.New(fault.PeerLost, "%s", text)
+	}
+	return &fault.Error{Code: fault.PeerLost, Peer: silent[0], Ranks: silent, Silent: true,
+		Text: fmt.Sprintf("%s; not known to be dead, so that they may have gone on: %s. If it is certain that they have "+
+			"not, shrink with another quorum", text, listed(silent))}
+}
+
+// lose notes that a peer is lost. The lock is held.
+func (s *settling) lose(peer int, f *fault.Error) {
+	s.proven[peer] = s.proven[peer] || f.Dead
+	if s.failed[peer] != nil {
+		return
+	}
+	s.failed[peer] = f
+	if by := leftOutBy(f.Left, len(s.links)); by != nil {
+		s.broken = by
+	}
+}
+
+// leftOut returns the error that says that others went on without this rank, or nil.
+func (s *settling) leftOut() *fault.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil && s.broken.Code == fault.PeerLeft {
+		return s.broken
+	}
+	return nil
+}
+
+// deadOf returns those of some lost ranks that are known to be dead.
+func (s *settling) deadOf(lost []int) (dead []int) {
+	for _, rank := range lost {
+		if s.isDead(rank) {
+			dead = append(dead, rank)
+		}
+	}
+	return dead
+}
+
+// isDead reports whether there is proof that a peer is dead: by its links, by the process itself
+// where its number means something here, or by what was settled.
+func (s *settling) isDead(peer int) bool {
+	if slices.Contains(s.silent, peer) {
+		return false
+	}
+	s.mu.Lock()
+	proven := s.proven[peer]
+	s.mu.Unlock()
+	return proven || slices.Contains(s.dead, peer) || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
+}
+
+// near reports whether the process of a peer has the same number here as there.
+func (s *settling) near(peer int) bool {
+	return s.peers[s.c.origin.endpoint.cfg.Rank].Place.SeesProcessesOf(s.peers[peer].Place)
+}
+
+// missing describes ranks that this one waits for.
+func (s *settling) missing(ranks []int) string {
+	text := fmt.Sprintf("ranks %v neither take part in shrink nor have died", ranks)
+	for _, rank := range ranks {
+		if s.near(rank) && probe.IsStopped(s.peers[rank].Pid) {
+			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, s.peers[rank].Pid)
+		}
+	}
+	return text
+}
+
+// parting is what the ranks that go on tell those that they have left out.
+type parting struct {
+	By    []int `json:"by"` // the first ones
+	Count int   `json:"count"`
+}
+
+const mostListed = 32
+
+// farewell returns it as a text.
+func farewell(size int, lost []int) []byte {
+	p := parting{Count: size - len(lost)}
+	for rank := 0; rank < size && len(p.By) < mostListed; rank++ {
+		if !slices.Contains(lost, rank) {
+			p.By = append(p.By, rank)
+		}
+	}
+	text, _ := json.Marshal(p) // of integers: it cannot fail
+	return text
+}
+
+// leftOutBy returns the error of a rank that reads a parting, which is not trusted; nil if it is
+// none.
+func leftOutBy(text []byte, size int) *fault.Error {
+	var p parting
+	outside := func(rank int) bool { return rank < 0 || rank >= size }
+	if json.Unmarshal(text, &p) != nil || len(p.By) == 0 || len(p.By) > mostListed || p.Count < len(p.By) ||
+		p.Count > size || slices.ContainsFunc(p.By, outside) {
+		return nil
+	}
+	by := listed(p.By)
+	if more := p.Count - len(p.By); more > 0 {
+		by += fmt.Sprintf(" and %d more", more)
+	}
+	return &fault.Error{Code: fault.PeerLeft, Peer: p.By[0], Ranks: p.By, Text: "left out by " + by +
+		", which have gone on as a group without this rank: it took no part in their shrink, or could not be reached; " +
+		"it cannot go on with this group"}
+}
+
+// listed names ranks in a text.
+func listed(ranks []int) string {
+	var words []string
+	for _, rank := range ranks[:min(len(ranks), mostListed)] {
+		words = append(words, strconv.Itoa(rank))
+	}
+	text := strings.Join(words, ", ")
+	switch more := len(ranks) - mostListed; {
+	case more > 0:
+		return fmt.Sprintf("ranks %s and %d more", text, more)
+	case len(ranks) == 1:
+		return "rank " + text
+	}
+	return "ranks " + text
+}

@@ -1,0 +1,88 @@
+package topo
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/park"
+)
+
+// Agree makes the Group of ranks from what each has said. It depends on nothing else, and not on
+// the order: so all ranks of a group get the same Group, or the same error.
+func Agree(said []Rank) (*Group, error) {
+	if len(said) == 0 {
+		return nil, fault.New(fault.Invalid, "a group of no ranks")
+	}
+	ranks := slices.Clone(said)
+	for i := range ranks {
+		r := &ranks[i]
+		r.Transports = slices.Compact(slices.Sorted(slices.Values(r.Transports)))
+	}
+	slices.SortFunc(ranks, func(a, b Rank) int {
+		if by := cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Size, b.Size)); by != 0 {
+			return by
+		}
+		return bytes.Compare(encode(a), encode(b))
+	})
+	if err := complete(ranks); err != nil {
+		return nil, err
+	}
+	g := &Group{ranks: ranks, host: make([]int, len(ranks)), cores: make([]string, len(ranks))}
+	places := make([]park.Place, len(ranks))
+	index := map[string]int{}
+	for rank := range ranks {
+		r := &ranks[rank]
+		memory := r.memory()
+		at, known := index[memory]
+		if !known {
+			at = len(g.hosts)
+			index[memory], g.hosts = at, append(g.hosts, nil)
+		}
+		g.host[rank], g.hosts[at] = at, append(g.hosts[at], rank)
+		g.cores[rank] = r.cores()
+		places[rank] = park.Place{Host: g.cores[rank], Cores: r.Cores, Usable: r.Usable}
+	}
+	g.oversubscribed = park.Oversubscribed(places)
+	return g, nil
+}
+
+// complete checks that ranks, in the order of their numbers, are all of one group, each once.
+func complete(ranks []Rank) error {
+	first := &ranks[0]
+	for i := range ranks {
+		switch r := &ranks[i]; {
+		case r.Size != first.Size:
+			return fault.Peer(fault.Mismatch, r.Number,
+				"number of ranks: rank %d has %d, rank %d has %d; all ranks of a group need the same",
+				first.Number, first.Size, r.Number, r.Size)
+		case r.Number < 0 || r.Number >= r.Size:
+			return fault.New(fault.Invalid, "rank %d of a group of %d: ranks are 0 to %d",
+				r.Number, r.Size, r.Size-1)
+		case r.Number > i:
+			return fault.Peer(fault.Mismatch, i, "it has said nothing, of a group of %d ranks", first.Size)
+		case r.Number < i:
+			twin := &ranks[i-1]
+			return fault.Peer(fault.Mismatch, r.Number,
+				"two processes are this rank: pid %d of host %s, and pid %d of host %s",
+				twin.Pid, twin.Host, r.Pid, r.Host)
+		case r.Slot < 0:
+			return fault.Peer(fault.Invalid, r.Number, "its windows have slots of %d bytes", r.Slot)
+		}
+	}
+	if len(ranks) < first.Size {
+		return fault.Peer(fault.Mismatch, len(ranks), "it has said nothing, of a group of %d ranks", first.Size)
+	}
+	return nil
+}
+
+// encode returns a value in a form that is the same wherever it is made.
+func encode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic("topo: " + err.Error()) // cannot happen: there are only numbers, texts and lists of them
+	}
+	return text
+}

@@ -1,0 +1,84 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+// startField is the index of starttime in /proc/PID/stat (proc(5) counts from 1), behind the name
+// of the program, which may contain anything.
+const startField = 22 - 3
+
+const ticksEach = 10 * time.Millisecond // the kernel's unit for user space, on all architectures here
+
+// Process returns what tells this process apart from all others, and when it began; the zero time
+// if that is unknown.
+func Process() (p topo.Process, began time.Time) {
+	p.Host, _ = os.Hostname()
+	p.Pid = os.Getpid()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	namespace, failed := os.Readlink("/proc/self/ns/pid")
+	_, start, known := stat("self")
+	if err != nil || failed != nil || !known {
+		return p, began
+	}
+	p.Machine, p.Start = strings.TrimSpace(string(boot))+" "+namespace, start
+	var since unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) == nil {
+		began = time.Now().Add(time.Duration(start)*ticksEach - time.Duration(since.Nano()))
+	}
+	return p, began
+}
+
+// Gone reports whether a process is known to have ended. It knows those whose numbers mean the same
+// as here, which self tells.
+func Gone(self, p topo.Process) bool {
+	if p.Machine == "" || p.Machine != self.Machine || p.Pid <= 0 {
+		return false
+	}
+	if unix.Kill(p.Pid, 0) == unix.ESRCH {
+		return true
+	}
+	state, start, known := stat(strconv.Itoa(p.Pid))
+	return known && (start != p.Start || state == "Z" || state == "X")
+}
+
+// HasEnded reports whether it is certain that no process of this PID namespace has the number any
+// more, or that it is over and only waits for its parent.
+func HasEnded(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
+// IsStopped reports whether a process of this PID namespace is stopped by a signal or a debugger.
+func IsStopped(pid int) bool {
+	state, _, known := stat(strconv.Itoa(pid))
+	return known && strings.EqualFold(state, "t")
+}
+
+// stat returns the state of a process and when it was started, if that can be read.
+func stat(pid string) (state string, start uint64, known bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
+	if err != nil {
+		return "", 0, false
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) <= startField {
+		return "", 0, false
+	}
+	start, err = strconv.ParseUint(fields[startField], 10, 64)
+	return fields[0], start, err == nil
+}

@@ -1,0 +1,56 @@
+package probe
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEndedAndStopped(t *testing.T) {
+	require.False(t, HasEnded(os.Getpid()))
+	require.False(t, IsStopped(os.Getpid()))
+	child := exec.Command("sleep", "60")
+	require.NoError(t, child.Start())
+	pid := child.Process.Pid
+	require.False(t, HasEnded(pid))
+	require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
+	require.Eventually(t, func() bool { return IsStopped(pid) }, 10*time.Second, time.Millisecond)
+	require.False(t, HasEnded(pid))
+	require.NoError(t, child.Process.Kill())
+	// Nobody has waited for it yet.
+	require.Eventually(t, func() bool { return HasEnded(pid) }, 10*time.Second, time.Millisecond)
+	require.Error(t, child.Wait())
+	require.True(t, HasEnded(pid))
+	require.False(t, IsStopped(pid))
+}
+
+// TestProcess looks at this process, at a child, at the child when it has ended, before and after
+// it is waited for, and at another process with a number of ours.
+func TestProcess(t *testing.T) {
+	self, began := Process()
+	require.NotEmpty(t, self.Machine)
+	require.False(t, Gone(self, self))
+	require.Less(t, began, time.Now())
+	require.Less(t, time.Since(began), time.Hour)
+
+	child := exec.Command("sleep", "100")
+	require.NoError(t, child.Start())
+	p := self
+	p.Pid = child.Process.Pid
+	_, p.Start, _ = stat(strconv.Itoa(p.Pid))
+	require.False(t, Gone(self, p))
+	other := p
+	other.Start--
+	require.True(t, Gone(self, other), "it has the number of a process that has ended")
+	other.Machine = "another one"
+	require.False(t, Gone(self, other), "nothing is known of processes elsewhere")
+	require.NoError(t, child.Process.Kill())
+	require.Eventually(t, func() bool { return Gone(self, p) }, 5*time.Second, time.Millisecond, "a zombie")
+	_ = child.Wait()
+	require.True(t, Gone(self, p))
+}
