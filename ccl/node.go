@@ -53,11 +53,11 @@ type Node struct {
 
 // NewNode makes the Node of a process. Transports are opened for the first group that may use them.
 func NewNode(opts NodeOptions) (*Node, error) {
+	opts.warnOfServiceLinks()
 	opts, err := opts.settled()
 	if err != nil {
 		return nil, err
 	}
-	opts.warnOfServiceLinks()
 	if opts.Spin != 0 {
 		park.SetSpin(max(opts.Spin, 0))
 	}

@@ -44,10 +44,10 @@ func Gone(self, p topo.Process) bool {
 	if p.Machine == "" || p.Machine != self.Machine || p.Pid <= 0 {
 		return false
 	}
-	if unix.Kill(p.Pid, 0) == unix.ESRCH {
+	if HasEnded(p.Pid) {
 		return true
 	}
-	state, start, known := stat(strconv.Itoa(p.Pid))
+	state, start, known := statOf(p.Pid)
 	return known && (start != p.Start || state == "Z" || state == "X")
 }
 
@@ -55,8 +55,8 @@ func Gone(self, p topo.Process) bool {
 // more, or that it is over and only waits for its parent.
 func HasEnded(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return errors.Is(err, unix.ESRCH)
+	if err != nil { // an old kernel or a filter may refuse it
+		return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 	}
 	defer unix.Close(fd)
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -65,8 +65,17 @@ func HasEnded(pid int) bool {
 
 // IsStopped reports whether a process of this PID namespace is stopped by a signal or a debugger.
 func IsStopped(pid int) bool {
-	state, _, known := stat(strconv.Itoa(pid))
+	state, _, known := statOf(pid)
 	return known && strings.EqualFold(state, "t")
+}
+
+// statOf is stat for a process of this PID namespace. Where /proc is of another one, as in a
+// namespace that was made without a /proc of its own, the same number there is another process.
+func statOf(pid int) (state string, start uint64, known bool) {
+	if here, err := os.Readlink("/proc/self"); err != nil || here != strconv.Itoa(os.Getpid()) {
+		return "", 0, false
+	}
+	return stat(strconv.Itoa(pid))
 }
 
 // stat returns the state of a process and when it was started, if that can be read.

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -53,4 +54,33 @@ func TestProcess(t *testing.T) {
 	require.Eventually(t, func() bool { return Gone(self, p) }, 5*time.Second, time.Millisecond, "a zombie")
 	_ = child.Wait()
 	require.True(t, Gone(self, p))
+}
+
+// TestForeignProc looks at processes from a PID namespace of its own under the /proc of this one,
+// where the same numbers are other processes.
+func TestForeignProc(t *testing.T) {
+	if os.Getenv("GOCCL_TEST_FOREIGN_PROC") != "" {
+		here, err := os.Readlink("/proc/self")
+		require.NoError(t, err)
+		require.NotEqual(t, here, strconv.Itoa(os.Getpid()), "the test has a namespace of its own")
+		self, _ := Process()
+		require.NotEmpty(t, self.Machine)
+		require.False(t, Gone(self, self))
+		require.False(t, IsStopped(self.Pid))
+		ended := self
+		ended.Pid = 1 << 21 // nobody here
+		require.True(t, Gone(self, ended))
+		return
+	}
+	again := exec.Command("/proc/self/exe", "-test.run=^TestForeignProc$", "-test.v")
+	again.Env = append(os.Environ(), "GOCCL_TEST_FOREIGN_PROC=1")
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		again.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	out, err := again.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("this machine lets no test have a PID namespace of its own")
+	}
+	require.NoError(t, err, "%s", out)
 }
