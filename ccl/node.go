@@ -130,13 +130,15 @@ func (o *GroupOptions) printer(level string) func(format string, args ...any) {
 	if !o.logs(level) {
 		return func(string, ...any) {}
 	}
-	return func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, "goccl %s pid %d: %s\n", level, os.Getpid(), fmt.Sprintf(format, args...))
-	}
+	return func(format string, args ...any) { printLine(level, format, args...) }
 }
 
-// warn prints what concerns the process, and not one group of it.
-func warn(format string, args ...any) { (&GroupOptions{}).printer("WARN")(format, args...) }
+// warn prints what concerns the process, and not one group of it. Every GOCCL_DEBUG has warnings.
+func warn(format string, args ...any) { printLine("WARN", format, args...) }
+
+func printLine(level, format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "goccl %s pid %d: %s\n", level, os.Getpid(), fmt.Sprintf(format, args...))
+}
 
 // fabricsFor returns the fabrics that a group may use, in order of preference. It opens those that
 // no group has used before. lacking explains why there are no more of them; that is an error only

@@ -25,6 +25,12 @@ def until(condition, what):
         time.sleep(0.002)
 
 
+def is_stopped(pid):
+    """Whether a process has stopped for a signal."""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
 def has_exception(work):
     """Returns whether the Work has an exception.
 

@@ -4,6 +4,8 @@ import re
 import time
 
 import pytest
+import torch.distributed as dist
+from common import is_stopped, until
 from scripts import JOIN, RANK, ranks, told
 
 # How a process that was killed by SIGKILL is described.
@@ -56,29 +58,34 @@ else:
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_death_while_others_are_expected(transport, dead, tmp_path):
-    """The rank puts its address into the store and dies, with a living child, before the last rank comes: joining
-    itself finds nobody there, whichever side has to make the connection."""
-    with ranks("""
-import goccl._boot
-dead = DEAD
-if rank == dead:
-    def leave(store, own, rank, size, options):
-        store.add(f"goccl/gen/{rank}", 1)
-        store.set(f"goccl/addr/1/{rank}", own)
-        store.add("goccl/count/1", 1)
-        say(idle_child())
-        listen()
-    goccl._boot.exchange = leave
+    """The rank comes, forks a child that lives on, and stops, so the others meet it; then it is killed: joining itself
+    finds nobody there, whichever side has to make the connection."""
+    meeting = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with ranks(f"""
+import signal, threading
+import goccl._loader
+dist.destroy_process_group()
+meeting = dist.TCPStore("127.0.0.1", {meeting.port})
+def stop():
+    while not meeting.check(["goccl/count/1"]):
+        time.sleep(0.001)
+    say(idle_child())
+    os.kill(os.getpid(), signal.SIGSTOP)
+if rank == {dead}:
+    threading.Thread(target=stop).start()
 else:
     listen()
-dist.destroy_process_group()
-failure(lambda: dist.init_process_group("goccl", store=dist.PrefixStore("again", store), rank=rank, world_size=size))
-""".replace("DEAD", str(dead)), 2, tmp_path, transport) as group:
+core = goccl._loader.core()
+failure(lambda: core.create(meeting, rank, size, core.Options(datetime.timedelta(seconds=30), "GOCCL_TRANSPORT={transport}")))
+""", 2, tmp_path, transport) as group:
         group.child(dead)
-        group.kill(dead)
+        until(lambda: is_stopped(group.processes[dead].pid), "it did not stop")
         group.tell(1 - dead)
-        seconds, text = told(group.line(1 - dead))
-        assert seconds < 1, text
+        until(lambda: meeting.check(["goccl/verdict/1"]), "they did not meet")
+        begun = time.monotonic()
+        group.kill(dead)
+        _, text = told(group.line(1 - dead))
+        assert time.monotonic() - begun < 1, text
         assert re.search(rf"network: .*join: peer lost \(rank {dead}\)", text), text
 
 

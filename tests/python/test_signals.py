@@ -1,17 +1,19 @@
 """Signals that come while a rank waits: handlers run, and Ctrl-C ends the wait, and the group on all ranks."""
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
 import time
 
-import goccl._boot
+import goccl
 import goccl._loader
 import pytest
 import torch
 import torch.distributed as dist
-from common import seconds
+from common import is_stopped, seconds, until
 
+CONTEXT = multiprocessing.get_context("forkserver")
 TRANSPORTS = ["shm", "tcp"]
 LONG = 60  # seconds: a timeout that no test reaches
 SOON = 0.5  # seconds from Ctrl-C to the exceptions
@@ -160,20 +162,12 @@ def test_ctrl_c_elsewhere(pair):
     pair.run(check_untouched)
 
 
-def check_join(rank, folder, transport):
-    """Both ranks know the addresses of both, but rank 1 does not connect."""
-    core, key = goccl._loader.core(), f"unjoined {transport}"
-    store = dist.distributed_c10d._get_default_store()
-    meet = goccl._boot.exchange
-
-    def stay_away(*args):
-        meet(*args)
-        store.wait([key])
-        raise RuntimeError("stays away")
+def check_join(rank, port, transport):
+    """Rank 1 has come and is stopped, so rank 0 meets it, and waits for its connection."""
+    core, store = goccl._loader.core(), dist.TCPStore("127.0.0.1", port)
 
     def create():
-        core.create(dist.FileStore(folder, 2), rank, 2,
-                    core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"))
+        core.create(store, rank, 2, core.Options(seconds(LONG), f"GOCCL_TRANSPORT={transport}"))
 
     if rank == 0:
         sent = []
@@ -181,18 +175,27 @@ def check_join(rank, folder, transport):
             send_soon(signal.SIGINT, sent)
             create()
         assert time.monotonic() - sent[0] < SOON
-        store.set(key, "")
     else:
-        goccl._boot.exchange = stay_away
-        with pytest.raises(RuntimeError, match="stays away"):
-            create()
-        goccl._boot.exchange = meet
-    dist.barrier()
+        create()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_ctrl_c_while_joining(pair, tmp_path, transport):
-    pair.run(check_join, str(tmp_path / "store"), transport)
+def test_ctrl_c_while_joining(transport):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ranks = [CONTEXT.Process(target=check_join, args=(rank, store.port, transport)) for rank in range(2)]
+    try:
+        ranks[1].start()
+        until(lambda: store.check(["goccl/count/1"]), "rank 1 did not come")
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        until(lambda: is_stopped(ranks[1].pid), "it did not stop")
+        ranks[0].start()
+        ranks[0].join(30)
+        assert ranks[0].exitcode == 0
+    finally:
+        for rank in ranks:
+            if rank.pid is not None:
+                rank.kill()
+                rank.join(30)
 
 
 INIT = """
