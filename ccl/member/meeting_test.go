@@ -111,6 +111,15 @@ func TestAllCome(t *testing.T) {
 
 // TestLate has rank 0 give up several times before rank 1 comes. Rank 1 is told once, and meets at
 // its next try.
+// TestAlone has groups of one rank, which torch may give one store: each process is rank 0 of its own.
+func TestAlone(t *testing.T) {
+	s := newScene(t)
+	for range 2 {
+		s.meets(s.come(0, 1))
+	}
+	require.Empty(t, s.board.board)
+}
+
 func TestLate(t *testing.T) {
 	s := newScene(t)
 	first, late := s.config(0, 2), s.config(1, 2)

@@ -96,6 +96,14 @@ def test_all_that_have_come_are_told_who_is_late():
     refused([Rank(store, 0, 3, 0.5), Rank(store, 2, 3)], r"timeout: rank 1 \(of 3\) did not come to group dp within 0.5 s")
 
 
+def test_groups_of_one_rank_do_not_meet_each_other():
+    """Where every process calls new_group with only its own rank, torch gives all these groups one name, and one store."""
+    store = dist.HashStore()
+    groups = [Rank(store, 0, 1).ended() for _ in range(3)]
+    for group in groups:
+        met(group)
+
+
 def test_sizes_differ():
     store = dist.HashStore()
     refused([Rank(store, 0, 2), Rank(store, 1, 3)], "mismatch: number of ranks", r"rank 0 .* has 2", r"rank 1 .* has 3")
