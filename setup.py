@@ -122,6 +122,13 @@ def check_compiler() -> None:
 LINK = ["-l:libstdc++.so.6"]
 
 
+def without_paths(linker: list[str]) -> list[str]:
+    """The linker's command without the folders that Python was built to look into, as that of pyenv has them: the
+    extension finds all it needs in the process, and would look there for it first, also elsewhere."""
+    own = " ".join(str(sysconfig.get_config_var(name)) for name in ("LDSHARED", "LDCXXSHARED")).split()
+    return [word for word in linker if not (word.startswith("-Wl,-rpath") and word in own)]
+
+
 class Build(BuildExtension):
     user_options = [*BuildExtension.user_options,
                     ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
@@ -132,6 +139,9 @@ class Build(BuildExtension):
 
     def build_extensions(self) -> None:
         check_compiler()
+        for linker in ("linker_so", "linker_so_cxx"):  # the second one came with setuptools 75
+            if hasattr(self.compiler, linker):
+                setattr(self.compiler, linker, without_paths(getattr(self.compiler, linker)))
         for extension in self.extensions if self.flags else []:
             extension.extra_compile_args = ["-fvisibility=hidden", *self.flags.split()]
             extension.extra_link_args = [*LINK, *self.flags.split()]
