@@ -106,7 +106,8 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 	return b.String()
 }
 
-// streams returns seeds for the fuzzer: seven valid streams, one of a peer that gives up the path, and four invalid ones.
+// streams returns seeds for the fuzzer: seven valid streams, one of a peer that gives up the path,
+// and four invalid ones.
 func streams() [][]byte {
 	c, _ := deaf()
 	o := announcement(c.pair, transport.Session{ID: [16]byte{6}, Rank: 1, Peer: 0, Channels: 1})
