@@ -109,9 +109,8 @@ func TestAllCome(t *testing.T) {
 	alone.meets(a)
 }
 
-// TestLate has rank 0 give up several times before rank 1 comes. Rank 1 is told once, and meets at
-// its next try.
-// TestAlone has groups of one rank, which torch may give one store: each process is rank 0 of its own.
+// TestAlone has groups of one rank, which torch may give one store: each process is rank 0 of its
+// own.
 func TestAlone(t *testing.T) {
 	s := newScene(t)
 	for range 2 {
@@ -120,6 +119,8 @@ func TestAlone(t *testing.T) {
 	require.Empty(t, s.board.board)
 }
 
+// TestLate has rank 0 give up several times before rank 1 comes. Rank 1 is told once, and meets at
+// its next try.
 func TestLate(t *testing.T) {
 	s := newScene(t)
 	first, late := s.config(0, 2), s.config(1, 2)

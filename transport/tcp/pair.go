@@ -350,8 +350,8 @@ func (p *pair) whileClosed(ctx context.Context) {
 }
 
 // isGone reports whether a peer that this side has dialled since begun, without a connection by
-// either of the two, is gone. all is whether it has just refused at all its addresses. A fabric that
-// closes has nothing but goodbyes to say, and waits less.
+// either of the two, is gone. all is whether it has just refused at all its addresses. A fabric
+// that closes has nothing but goodbyes to say, and waits less.
 func (p *pair) isGone(all bool, begun time.Time) bool {
 	patience := p.f.opts.PeerTimeout
 	if p.f.stopped() {
