@@ -57,7 +57,7 @@ GocclBackend::GocclBackend(StorePtr store, int rank, int size, GroupOptionsPtr o
 }
 
 GocclBackend::~GocclBackend() {
-  if (forked()) return; // the group belongs to the parent
+  if (leaving()) return; // in a fork the group belongs to the parent
   WithoutGil without_gil;
   std::unique_lock<std::mutex> lock(open_mutex);
   open_groups().erase(this);

@@ -28,6 +28,10 @@ DeviceWork::DeviceWork(Origin origin, Held&& held, at::TensorList inputs, const 
 
 DeviceWork::~DeviceWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
+  if (leaving()) {
+    new Held(std::move(held_)); // kept for good: the device may write there as long as there is a process
+    return;
+  }
   if (!joined_) {
     try {
       on_stream();

@@ -42,7 +42,7 @@ std::string load(const std::string& path) {
 struct Returns {
   ~Returns() { flush(); }
   void flush() {
-    if (count > 0 && !forked()) lib.work_free_all(works, count); // in a fork the works belong to the parent
+    if (count > 0 && !leaving()) lib.work_free_all(works, count); // in a fork the works belong to the parent
     count = 0;
   }
 
@@ -87,6 +87,14 @@ int await(goccl_work work, const Limit& limit, goccl_group group, std::exception
 }
 
 bool forked() noexcept { return in_forked_child; }
+
+bool leaving() noexcept {
+#if PY_VERSION_HEX >= 0x030d0000
+  return forked() || !Py_IsInitialized() || Py_IsFinalizing();
+#else
+  return forked() || !Py_IsInitialized() || _Py_IsFinalizing();
+#endif
+}
 
 void fail_forked(const std::string& what) {
   fail(GOCCL_FORKED, what,

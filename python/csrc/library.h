@@ -53,6 +53,11 @@ std::string library_path();
 // fork: no function of the library may be called then, and state that the parent left behind must
 // not be touched.
 bool forked() noexcept;
+
+// Whether destructors leave the library alone: in a fork, and once Python has begun to end. The
+// groups were closed before (_stop of _loader.py), and Python takes the signal stack of its main
+// thread away, without which a signal of Go's scheduler to that thread ends the process.
+bool leaving() noexcept;
 [[noreturn]] void fail_forked(const std::string& what);
 
 // Gives works that have ended back to the core, several at a time: each call into the core takes

@@ -13,7 +13,7 @@ namespace {
 
 // A fork shares the memory with its parent, which keeps it.
 void give_back(void* memory) {
-  if (memory == nullptr || forked()) return;
+  if (memory == nullptr || leaving()) return;
   Failure failure;
   if (lib.free(memory, &failure) != GOCCL_OK)
     LOG(WARNING) << "goccl: registered memory was not given back: " << failure.text;

@@ -232,6 +232,10 @@ void EndingWork::abort() {
 
 GocclWork::~GocclWork() {
   if (forked() || held_.works.empty()) return; // in a fork the handles belong to the parent
+  if (leaving()) {
+    new Held(std::move(held_)); // kept for good: the library may write there as long as there is a process
+    return;
+  }
   if (done()) {
     give_back(held_.works);
     return;

@@ -135,6 +135,7 @@ def test_a_rank_cannot_join():
 def come(path, rank):
     """Comes, and waits to be ended."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     print(attempt(dist.FileStore(path, 2), rank, 2, 60), flush=True)
 
 
