@@ -38,7 +38,8 @@ func shrinkFaults() []*drillFault {
 				if slices.Contains(first, rank) {
 					return &expectation{}
 				}
-				return &expectation{codes: codes(fault.PeerLost), culprits: first, within: peerTimeout + moreLimit,
+				// The round fails within moreLimit or with the path; shrink waits for those that are silent.
+				return &expectation{codes: codes(fault.PeerLost), culprits: first, within: peerTimeout + 2*moreLimit,
 					evidence: regexp.MustCompile(`may have gone on`)}
 			},
 		},
