@@ -49,6 +49,8 @@ type Node struct {
 	listens bool                        // the process has a RecordSignal
 	told    map[string]bool             // the settings that groups asked for in vain
 	noRDMA  error                       // why RDMA could not be opened, when it was last tried
+
+	door door // of newcomers
 }
 
 // NewNode makes the Node of a process. Transports are opened for the first group that may use them.
@@ -187,6 +189,9 @@ func (n *Node) fabricsFor(cfg *Config) (fabrics []transport.Fabric, lacking stri
 			}
 		}
 		fabrics = append(fabrics, fabric)
+	}
+	if d, ok := n.fabrics["tcp"].(transport.Door); ok {
+		n.door.open(d)
 	}
 	return fabrics, lacking, nil
 }

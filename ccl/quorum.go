@@ -1,7 +1,6 @@
 package ccl
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -33,33 +32,17 @@ const (
 	lookSpan  = 60 * time.Millisecond
 )
 
-// mayGoOn returns an error if this part of the group may not go on without the lost ranks. All
-// ranks of the part find the same, since they have settled what it depends on.
-func (s *settling) mayGoOn(ctx context.Context) error {
-	for look := 0; ; look++ {
-		switch {
-		case s.quorum.Allows(len(s.links), s.lost, s.dead):
-			return nil
-		case look == moreLooks:
-			s.silent, s.agreed = member.Silent(s.lost, s.dead), true
-			return s.tooFew()
-		}
-		select {
-		case <-time.After(lookSpan):
-		case <-ctx.Done(): // which settle reports
-		}
-		if err := s.settle(ctx, false); err != nil {
-			return err
-		}
-	}
-}
-
 // tooFew returns the error of a part that may not go on.
 func (s *settling) tooFew() error {
-	all, silent := len(s.links), member.Silent(s.lost, s.dead)
-	left := all - len(s.lost)
-	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(s.dead))
-	if 2*left == all-len(s.dead) {
+	lost, dead := s.change.Lost()
+	if s.grows() {
+		return s.lostFormer(lost)
+	}
+	all, silent := len(s.links), member.Silent(lost, dead)
+	s.silent = silent
+	left := all - len(lost)
+	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(dead))
+	if 2*left == all-len(dead) {
 		text = fmt.Sprintf("half of the %d ranks that may live are left here, and the lowest one is not", 2*left)
 	}
 	if s.quorum != Majority {
@@ -73,18 +56,6 @@ func (s *settling) tooFew() error {
 			"not, shrink with another quorum", text, listed(silent))}
 }
 
-// lose notes that a peer is lost. The lock is held.
-func (s *settling) lose(peer int, f *fault.Error) {
-	s.proven[peer] = s.proven[peer] || f.Dead
-	if s.failed[peer] != nil {
-		return
-	}
-	s.failed[peer] = f
-	if by := leftOutBy(f.Left, len(s.links)); by != nil {
-		s.broken = by
-	}
-}
-
 // leftOut returns the error that says that others went on without this rank, or nil.
 func (s *settling) leftOut() *fault.Error {
 	s.mu.Lock()
@@ -93,16 +64,6 @@ func (s *settling) leftOut() *fault.Error {
 		return s.broken
 	}
 	return nil
-}
-
-// deadOf returns those of some lost ranks that are known to be dead.
-func (s *settling) deadOf(lost []int) (dead []int) {
-	for _, rank := range lost {
-		if s.isDead(rank) {
-			dead = append(dead, rank)
-		}
-	}
-	return dead
 }
 
 // isDead reports whether there is proof that a peer is dead: by its links, by the process itself
@@ -114,17 +75,17 @@ func (s *settling) isDead(peer int) bool {
 	s.mu.Lock()
 	proven := s.proven[peer]
 	s.mu.Unlock()
-	return proven || slices.Contains(s.dead, peer) || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
+	return proven || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
 }
 
 // near reports whether the process of a peer has the same number here as there.
 func (s *settling) near(peer int) bool {
-	return s.peers[s.c.origin.endpoint.cfg.Rank].Place.SeesProcessesOf(s.peers[peer].Place)
+	return s.peers[s.self()].Place.SeesProcessesOf(s.peers[peer].Place)
 }
 
 // missing describes ranks that this one waits for.
 func (s *settling) missing(ranks []int) string {
-	text := fmt.Sprintf("ranks %v neither take part in shrink nor have died", ranks)
+	text := fmt.Sprintf("ranks %v neither take part in %s nor have died", ranks, s.what)
 	for _, rank := range ranks {
 		if s.near(rank) && probe.IsStopped(s.peers[rank].Pid) {
 			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, s.peers[rank].Pid)
