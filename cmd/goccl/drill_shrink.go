@@ -38,7 +38,8 @@ func shrinkFaults() []*drillFault {
 				if slices.Contains(first, rank) {
 					return &expectation{}
 				}
-				// The round fails within moreLimit or with the path; shrink waits for those that are silent.
+				// The round may fail later than the wire, and shrink waits for those that are
+				// silent.
 				return &expectation{codes: codes(fault.PeerLost), culprits: first, within: peerTimeout + 2*moreLimit,
 					evidence: regexp.MustCompile(`may have gone on`)}
 			},
