@@ -82,6 +82,11 @@ func (s *settling) lose(peer int, f *fault.Error) {
 	s.failed[peer] = f
 	if by := leftOutBy(f.Left, len(s.links)); by != nil {
 		s.broken = by
+		return
+	}
+	report, err := fault.ParseReport(f.Left, s.c.origin.endpoint.cfg.Rank, len(s.links))
+	if err == nil && report.Code == fault.Mismatch && s.broken == nil && !s.without[peer] {
+		s.broken = report // what is not the same there is not the same here: nobody goes on
 	}
 }
 

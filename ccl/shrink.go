@@ -158,6 +158,7 @@ type settling struct {
 	broken *fault.Error   // this rank cannot go on
 	saidTo []int          // by peer: how much of said
 	over   bool
+	parts  [2][]byte     // once it is over: what is said to those that are not lost, and to those that are
 	wake   chan struct{} // holds one token after a change
 	making sync.WaitGroup
 	cancel context.CancelCauseFunc
@@ -250,7 +251,7 @@ func (s *settling) connect() {
 			defer s.mu.Unlock()
 			switch f := (&fault.Error{}); {
 			case err == nil && s.over:
-				link.Close()
+				s.leave(peer, link)
 			case err == nil:
 				s.links[peer] = link
 			case ctx.Err() != nil: // it is over
@@ -503,16 +504,21 @@ func (s *settling) end() {
 	}
 	s.cancel(&transport.GivenUp{Why: toLost}) // ends the attempts to connect with ranks that have not come
 	s.mu.Lock()
-	s.over = true
+	s.over, s.parts = true, [2][]byte{why, toLost}
 	for peer, link := range s.links {
-		switch {
-		case link == nil:
-		case slices.Contains(s.lost, peer):
-			link.Leave(toLost)
-		default:
-			link.Leave(why)
+		if link != nil {
+			s.leave(peer, link)
 		}
 	}
 	s.mu.Unlock()
 	s.making.Wait()
+}
+
+// leave ends a link, also one that is made only once this is over: its peer waits for a word, too.
+func (s *settling) leave(peer int, link transport.Link) {
+	if slices.Contains(s.lost, peer) {
+		link.Leave(s.parts[1])
+	} else {
+		link.Leave(s.parts[0])
+	}
 }
