@@ -89,8 +89,9 @@ type Link interface {
 	// if the link has ended. Any thread may call it at any time.
 	Tell(message []byte) bool
 	// Err returns nil while the path works, and afterwards the reason, for good, why it does not.
-	// It is cheap: the executor calls it whenever nothing arrives. It does not notice that the peer
-	// dies before there is a path (Open); what Connect would have reported is then reported here.
+	// It is cheap: the executor calls it whenever nothing arrives. Any thread may call it at any
+	// time. It does not notice that the peer dies before there is a path (Open); what Connect would
+	// have reported is then reported here.
 	Err() error
 	// Close ends this side in order and ends an open series: published fragments still arrive, then
 	// the peer sees fault.PeerLeft. It does not wait for the peer. Memory lent by the link must not

@@ -22,6 +22,9 @@ type link struct {
 	ends     []transport.Channel // what Channel returns
 	wakes    wakes
 	control  control
+
+	leaving sync.Mutex
+	left    bool // Leave was called: Err, which any thread may call, looks at no channel any more
 }
 
 // end returns the link as its user sees it: a Lender where inner is.
@@ -140,6 +143,11 @@ func (l *link) Err() error {
 	}
 	// The end of the link does not overtake fragments in flight. Once it has been reported, nothing
 	// is late any more: what has arrived can be read.
+	l.leaving.Lock()
+	defer l.leaving.Unlock()
+	if l.left {
+		return err
+	}
 	for _, c := range l.channels {
 		if c.slow && c.late() {
 			return nil
@@ -159,6 +167,9 @@ func (l *link) Leave(why []byte) error {
 	l.wakes.mu.Lock()
 	defer l.wakes.mu.Unlock()
 	l.wakes.closed = true
+	l.leaving.Lock()
+	l.left = true
+	l.leaving.Unlock()
 	return l.inner.Leave(why)
 }
 
@@ -171,7 +182,7 @@ type channel struct {
 	faults   []lot // acting on arriving fragments
 	slow     bool  // one of the faults is a delay
 
-	mu      sync.Mutex // Err reads channels too
+	mu      sync.Mutex // Err looks at channels too
 	number  int        // of the oldest unread fragment
 	seen    bool       // the faults of that fragment have acted
 	due     time.Time  // when it may be seen
@@ -312,13 +323,13 @@ func (c *channel) Peek() ([]byte, transport.Meta, bool) {
 }
 
 func (c *channel) Look() ([]byte, *transport.Meta) {
-	payload, m := c.inner.Look()
-	if m == nil || len(c.faults) == 0 {
-		return payload, m
+	if len(c.faults) == 0 {
+		return c.inner.Look()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.arrived(payload) {
+	payload, m := c.inner.Look()
+	if m == nil || !c.arrived(payload) {
 		return nil, nil
 	}
 	if c.spoiled != nil {
@@ -340,9 +351,9 @@ func (c *channel) arrived(payload []byte) bool {
 
 // late reports whether a fragment is being held back.
 func (c *channel) late() bool {
-	payload, m := c.inner.Look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	payload, m := c.inner.Look()
 	return m != nil && !c.arrived(payload) && !c.link.cut.done.Load()
 }
 
