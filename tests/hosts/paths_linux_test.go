@@ -191,7 +191,7 @@ func TestAddressChanges(t *testing.T) {
 	said := pair(t, "plain", "", "while [ ! -e $FOLDER/ready0 ] || [ ! -e $FOLDER/ready1 ]; do sleep 0.05; done\n"+
 		"ip -n host1 addr del 10.77.0.2/24 dev eth0\nip -n host1 addr add 10.77.0.99/24 dev eth0\ntouch $FOLDER/again",
 		"-hosts.again")
-	// Either side may be the one that notices. No other address than the new one is left to carry on by.
+	// Either side may be the one that notices. No address but the new one is left to carry on by.
 	require.Regexp(t, `a new one to 10\.77\.0\.(1|99):\d+ carries on after`, said)
 }
 
