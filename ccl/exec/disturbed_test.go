@@ -355,7 +355,7 @@ func (w *walker) walk() error {
 			}
 			send.Coll, send.Root, send.Tag, send.Out = dtype.Send, (rank+1)%ranks, tag, nil
 			recv.Coll, recv.Root, recv.Tag, recv.In = dtype.Recv, (rank+ranks-1)%ranks, tag, nil
-			// After a cut some ranks leave. A receive from any rank then waits for the others, which
+			// After a cut some ranks leave. A receive from any rank then waits for others, which
 			// may wait likewise: the tests of package p2p say which of them fail.
 			if u.any && !w.cuts {
 				recv.Root = p2p.AnySource
