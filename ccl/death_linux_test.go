@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		switch words := strings.Split(os.Args[n-1], ","); words[0] {
 		case "shrink":
 			do = func(string) error { return shrinkChild(words) }
+		case "stand":
+			do = func(string) error { return standChild(words) }
 		case "share":
 			do = func(string) error { return shareChild() }
 		}

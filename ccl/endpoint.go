@@ -340,6 +340,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 		if err := json.Unmarshal(text, a); err != nil {
 			return nil, fault.Peer(fault.Invalid, rank, "its address cannot be read: %v", err)
 		}
+		own, theirs := differing(mine.Options, a.Options)
 		for _, check := range []struct {
 			what        string
 			mine, other any
@@ -349,7 +350,7 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			{"shim version", mine.Client, a.Client},
 			{"device of the tensors", deviceOf(mine.Device), deviceOf(a.Device)},
 			{"shared descriptors", someOrNone(mine.Shares), someOrNone(a.Shares)},
-			{"options", mine.Options, a.Options},
+			{"options", own, theirs},
 			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
 			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
 		} {
@@ -377,6 +378,20 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			"another process has joined as this rank; is a rank used twice?")
 	}
 	return peers, nil
+}
+
+// differing returns those of the options of two ranks in which they differ.
+func differing(mine, theirs string) (own, other string) {
+	a, b := strings.Fields(mine), strings.Fields(theirs)
+	if len(a) != len(b) {
+		return mine, theirs
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		if a[i] == b[i] {
+			a, b = slices.Delete(a, i, i+1), slices.Delete(b, i, i+1)
+		}
+	}
+	return strings.Join(a, " "), strings.Join(b, " ")
 }
 
 // deviceOf says whether a group has its tensors on a device; which one is a rank's own affair.

@@ -69,7 +69,7 @@ func TestErrorsNameTheOperation(t *testing.T) {
 			return c.Do(background, recvCall(5, 1, 9))
 		}, ccl.Timeout, []string{
 			"recv of 5 x f32 from rank 1, tag 9, seq 2: timeout (rank 1): rank 1 is in no call, and " +
-				"has not made one yet; rank 0 waits for 1 (no matching call on the other side)"}},
+				"has not made one yet; rank 0 waits for 1 (the message has not come)"}},
 		"a message of another size": {func(t *testing.T, c, peer *ccl.Communicator) error {
 			start(t, peer, sendCall(4, 0, 2))
 			return c.Do(background, recvCall(5, 1, 2))

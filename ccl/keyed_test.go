@@ -228,7 +228,7 @@ func TestKeyedCallAlone(t *testing.T) {
 	call.Timeout = 200 * time.Millisecond
 	_, err := comms[0].DoKeyedSlice(call, keyOf(3), 0)
 	require.ErrorContains(t, err, "all_reduce of 10 x f32 (sum), in a callback of seq 3: timeout (rank 1)")
-	require.ErrorContains(t, err, "no such call in the same callback on the other side")
+	require.ErrorContains(t, err, "rank 0 waits for 1 (nothing of this call has come)")
 
 	comms = group(t, "tcp", 2, ccl.GroupOptions{})
 	call.Timeout = 0

@@ -57,7 +57,7 @@ func TestAnOperationOutlastsAWait(t *testing.T) {
 					require.ErrorIs(t, work.Unended(), ccl.Timeout)
 					require.ErrorContains(t, work.Unended(), "seq 1: timeout: the time of this wait is over")
 					require.Eventually(t, func() bool { // another thread may drive just now
-						return strings.Contains(work.Unended().Error(), "So far rank 1")
+						return strings.Contains(work.Unended().Error(), "So far rank 0 waits for 1")
 					}, 10*time.Second, time.Millisecond)
 				}
 				each(t, 2, func(rank int) error {

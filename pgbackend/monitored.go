@@ -3,6 +3,7 @@ package pgbackend
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -100,7 +101,7 @@ func (b *monitored) report() error {
 	}
 	complaint := ""
 	if err != nil {
-		complaint = err.Error()
+		complaint = bare(err)
 		// Another process wrote the verdict: it may lack the final zero.
 	} else if text, _, _ := bytes.Cut(verdict, []byte{0}); len(text) > 0 {
 		complaint = string(text)
@@ -158,6 +159,17 @@ func (b *monitored) collect() error {
 	return first
 }
 
+// bare returns what an error says, without the message of the barrier that it is about.
+func bare(err error) string {
+	f := &fault.Error{}
+	if !errors.As(err, &f) {
+		return err.Error()
+	}
+	what := *f
+	what.Op, what.Group = "", ""
+	return fault.Text(&what)
+}
+
 // complaint returns the text that rank 0 sends to all ranks, empty if all arrived. torch's own
 // tests look for these words.
 func (b *monitored) complaint(missing []string, why error, ranks int) string {
@@ -171,8 +183,8 @@ func (b *monitored) complaint(missing []string, why error, ranks int) string {
 		if b.all {
 			only = ""
 		}
-		return fmt.Sprintf("%s%s failed to pass monitoredBarrier in %d ms%s: %v",
-			who, strings.Join(missing, ", "), ms, only, why)
+		return fmt.Sprintf("%s%s failed to pass monitoredBarrier in %d ms%s: %s",
+			who, strings.Join(missing, ", "), ms, only, bare(why))
 	case b.timeout <= 0 && ranks > 1:
 		return fmt.Sprintf(
 			"Rank 0 timed out in monitoredBarrier after %d ms. No ranks successfully processed in monitoredBarrier.",

@@ -53,7 +53,7 @@ func TestMonitoredBarrier(t *testing.T) {
 			0: "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 100 ms (the first one", 2: reached,
 		}},
 		"one of all is missing": {3, []int{0, 1}, short, true, map[int]string{
-			0: "Rank 2 failed to pass monitoredBarrier in 100 ms: goccl", 1: reached,
+			0: "Rank 2 failed to pass monitoredBarrier in 100 ms: timeout (rank 2): rank 2 is in no call", 1: reached,
 		}},
 		"the first of two": {4, []int{0, 2}, short, false, map[int]string{
 			0: "Rank 1 failed to pass", 2: "Rank 1 failed to pass",

@@ -242,7 +242,7 @@ func TestSlotsAreWaitedFor(t *testing.T) {
 				all := join(t, name, 2, planner)
 				err := all[0].Run(start(t, all[0]))
 				require.ErrorIs(t, err, fault.Timeout)
-				require.ErrorContains(t, err, "rank 0 waits for 1 (which has not ended the operation over windows before the last one)")
+				require.ErrorContains(t, err, "rank 0 waits for 1 (which has not ended an earlier call)")
 			})
 			t.Run("leaves", func(t *testing.T) {
 				all := join(t, name, 2, planner)

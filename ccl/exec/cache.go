@@ -164,7 +164,8 @@ func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
 	s := &c.cache
 	p := &s.scratch
 	err := c.compile(p, low, call, 0)
-	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || !s.seenBefore(s.missed) {
+	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || c.barred.Load() != nil ||
+		!s.seenBefore(s.missed) {
 		return p, err
 	}
 	at := s.next
@@ -174,6 +175,16 @@ func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
 	s.keys[at], s.missed = s.missed, 0
 	s.recent, s.next = at, (at+1)%keptPrograms
 	return &x.compiled, nil
+}
+
+// clear forgets all calls. A program that is in use stays as it is.
+func (s *cache) clear() {
+	for i := range s.each {
+		s.each[i].Shape = program.Shape{}
+	}
+	clear(s.keys[:])
+	clear(s.seen[:])
+	s.missed = 0
 }
 
 // seenBefore reports whether a call with this key came before. It remembers the key if not.

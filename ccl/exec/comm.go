@@ -94,12 +94,13 @@ type Comm struct {
 	waiting  atomic.Int32   // threads that wait and are no longer young
 	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
-	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
-	colls    atomic.Uint64 // collectives so far
-	messages atomic.Uint64 // sends and receives so far
-	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
-	exposed  atomic.Uint64 // operations that exposed memory of the caller
-	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
+	told     atomic.Bool             // an operation, or a call that was refused, has had the error in stop
+	colls    atomic.Uint64           // collectives so far
+	messages atomic.Uint64           // sends and receives so far
+	barred   atomic.Pointer[barrier] // from which collective on calls are refused; nil for none
+	mourned  atomic.Bool             // somebody waits for a dead peer by other means than operations
+	exposed  atomic.Uint64           // operations that exposed memory of the caller
+	receives atomic.Uint64           // pending receives that the engine has; only the lock's holder changes it
 
 	// Used only by the driver.
 	frame      frame
@@ -124,7 +125,8 @@ type Comm struct {
 	broken       *fault.Error
 	ending       ending
 	sealing      sealing
-	held         []*Op // messages that have failed because of a death, until it is settled who else has died
+	held         []*Op        // messages that have failed because of a death, until it is settled who else has died
+	given        *fault.Error // of the message that has failed last
 	inquiry      inquiry
 	idle         int
 	history      history
@@ -260,7 +262,7 @@ func (c *Comm) post(call *Call, note uint64) (*Op, error) {
 		c.unlock()
 		c.handOver()
 	}
-	if err := c.allowed(call); err != nil {
+	if err := c.allowedNext(call); err != nil {
 		return nil, err
 	}
 	op := newOp(c, call, note)
@@ -336,7 +338,7 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 
 // runOther is Run for a call that is invalid, or new, or not alone.
 func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*Op, error) {
-	if err := c.allowed(call); err != nil {
+	if err := c.allowedNext(call); err != nil {
 		if alone {
 			c.unlock()
 			c.handOver()
@@ -488,6 +490,14 @@ func (c *Comm) allowed(call *Call) error {
 		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation
 	}
 	return nil
+}
+
+// allowedNext is allowed for a call that has no key.
+func (c *Comm) allowedNext(call *Call) error {
+	if b := c.barred.Load(); b != nil && call.Coll.Valid() && c.Seq()+1 >= b.why.Seq {
+		c.stop.CompareAndSwap(nil, b.why.In(c.label(), "")) // model: none: as an Abort, which a driver follows
+	}
+	return c.allowed(call)
 }
 
 // last returns the number of the collective, or message, that was called last before this call.

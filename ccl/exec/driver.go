@@ -96,7 +96,11 @@ func (f *frame) call(x *exchange) *Call {
 
 // fail ends an operation that has begun, and with it the Comm.
 func (c *Comm) fail(op *Op, err error) {
-	c.breakOff(op.explain(err))
+	e := op.explain(err)
+	if op.ordered() {
+		e.Seq = op.seq
+	}
+	c.breakOff(e)
 }
 
 // look makes the driver's other checks, which are for when nothing moves: links that broke,

@@ -18,7 +18,7 @@ import (
 // others once their collective has not moved for a while, since whom they wait for may wait for it.
 // Before a rank fails because of a death, it learns who else has died (seal.go).
 type ending struct {
-	report []byte       // the first one that came, or nil
+	report []byte       // the first one that came, or nil; not a parting
 	told   *fault.Error // what it says
 	bereft bool         // a peer has died
 	keyed  *Op          // a keyed operation that has failed because of it
@@ -52,15 +52,29 @@ func (c *Comm) hear(peer int, err *fault.Error) {
 			e.silent = now()
 		}
 	}
-	if len(err.Left) == 0 || e.told != nil {
-		return
+	if len(err.Left) > 0 && !fault.Parted(err.Left) {
+		c.learn(peer, err.Left)
 	}
-	told, wrong := fault.ParseReport(err.Left, c.rank, c.size)
+}
+
+// learn takes a report that a peer has sent when it left. The first one counts, or that of the
+// earliest call.
+func (c *Comm) learn(peer int, report []byte) {
+	told := c.parseReport(peer, report)
+	if e := &c.ending; told != nil && (e.told == nil || told.Seq < e.told.Seq) {
+		e.report, e.told = report, told
+		c.bar(told, report)
+	}
+}
+
+// parseReport returns what a report of a peer says, nil if it counts for nothing.
+func (c *Comm) parseReport(peer int, report []byte) *fault.Error {
+	told, wrong := fault.ParseReport(report, c.rank, c.size)
 	if wrong != nil || told.Code == fault.PeerLost && c.losses.has(peer) { // it knows of other deaths than the living
-		return
+		return nil
 	}
-	e.report, e.told = err.Left, told
 	c.weigh(told)
+	return told
 }
 
 // groupEnd looks whether the group has to end, and ends it, or the messages that wait for lost
@@ -68,8 +82,10 @@ func (c *Comm) hear(peer int, err *fault.Error) {
 func (c *Comm) groupEnd() bool {
 	e, ends := &c.ending, false
 	why := e.told
-	if why == nil {
-		why, ends = c.groupEnds()
+	if why == nil || c.precedes(why) {
+		if why, ends = c.groupEnds(); why != nil && e.told != nil { // what is before cannot end, either
+			why = e.told
+		}
 	}
 	if why == nil && !ends && len(c.held) == 0 {
 		c.sealing.begun = 0

@@ -13,6 +13,9 @@ const WindowChannel = windowChannel
 // tests never do that.
 func Forget(c *Comm) { c.cache = cache{} }
 
+// Barred reports whether c refuses calls of a number on.
+func Barred(c *Comm) bool { return c.barred.Load() != nil }
+
 // Programs returns the number of programs that c keeps.
 func Programs(c *Comm) int {
 	n := 0

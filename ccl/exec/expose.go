@@ -102,9 +102,9 @@ func (c *Comm) outOfRange(peer int) error {
 func (c *Comm) lateRank() (rank int, why string) {
 	switch f := &c.frame; {
 	case f.entering():
-		return c.windows.FirstBehind(f.prog.Depth), "has not ended the operation over windows before the last one"
+		return c.windows.FirstBehind(f.prog.Depth), "has not ended an earlier call"
 	case f.draining():
-		return c.windows.FirstBehind(1), "has not read the registered memory that this rank exposes"
+		return c.windows.FirstBehind(1), "has not read the data of this rank"
 	}
 	return -1, ""
 }

@@ -2,11 +2,9 @@ package exec
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
-	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -34,84 +32,29 @@ func (c *Comm) lostPeer() *fault.Error {
 }
 
 // named returns a link's error with the peer's rank in it, unless it is this rank that lacks
-// something.
+// something. Where the peer has said why it left in order, that is in it, too.
 func (c *Comm) named(peer int, err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
 		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
 	}
-	if f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer {
+	parted := fault.Parted(f.Left)
+	if !parted && (f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer) {
 		return f
 	}
 	copied := *f
 	copied.Peer = peer
+	if parted {
+		if said, wrong := fault.ParseReport(f.Left, c.rank, c.size); wrong == nil {
+			copied.Text = joined(f.Text, said.Text)
+		}
+	}
 	return &copied
 }
 
 // Failure returns the error that has ended the Comm, or nil.
 func (c *Comm) Failure() *fault.Error {
 	return c.stop.Load() // model: none: it only tells
-}
-
-// missingOf is what a peer has failed to do while an instruction still waits.
-var missingOf = [...]string{program.OpWait: "signal", program.OpTake: "signal", program.OpRecv: "send",
-	program.OpSend: "take", program.OpPut: "take"}
-
-// timedOut returns the error of an operation that is past its deadline. It names the ranks that are
-// to blame, or else those that the operation was waiting for.
-func (c *Comm) timedOut(op *Op) *fault.Error {
-	if e := c.blame(op); e != nil {
-		return e
-	}
-	if op.keyed != nil {
-		return op.keyed.timedOut()
-	}
-	f := &c.frame
-	if op != f.op {
-		text, peer := "its turn did not come", fault.NoPeer
-		if !op.call.Coll.Valid() {
-			text, peer = noMatch, op.call.Root
-		} else if f.op != nil {
-			text = fmt.Sprintf("behind %s, which has not ended", f.op.describe())
-		}
-		return &fault.Error{Code: fault.Timeout, Peer: peer, Text: text}
-	}
-	if late, why := c.lateRank(); late >= 0 {
-		return fault.Peer(fault.Timeout, late, "rank %d %s", late, why)
-	}
-	text, first := "", fault.NoPeer
-	named := map[int]bool{}
-	for lane := range f.lanes {
-		b := f.waitsAt(lane)
-		if b == nil || b.Step == nil || named[b.Peer] {
-			continue
-		}
-		named[b.Peer] = true
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("rank %d did not %s (%s)", b.Peer, missingOf[b.Op], f.stage(lane, b))
-		if first == fault.NoPeer {
-			first = b.Peer
-		}
-	}
-	if text == "" {
-		text = "it does not end"
-	}
-	if f.counting {
-		text += ", while the lengths of blocks were exchanged"
-	}
-	return &fault.Error{Code: fault.Timeout, Peer: first, Text: text + "; is it in the same call?"}
-}
-
-const noMatch = "no matching call on the other side"
-
-// stage describes where a lane waits: "recv, step 0.1, 4096 bytes so far".
-func (f *frame) stage(lane int, b *program.Instruction) string {
-	if missingOf[b.Op] == "signal" {
-		return fmt.Sprintf("%v, step %d.%d, flag %d", b.Step.Kind, lane, b.PC, b.Step.Channel)
-	}
-	return fmt.Sprintf("%v, step %d.%d, %d bytes so far", b.Step.Kind, lane, b.PC, f.lanes[lane].moved)
 }
 
 // Abort ends every operation with err, including operations that other threads wait for, and
@@ -153,8 +96,15 @@ func (c *Comm) breakOff(err *fault.Error) {
 	}
 	c.broken = err
 	why := c.ending.report
-	if why == nil && err.Code != fault.Closed {
+	switch b := c.barred.Load(); {
+	case why != nil:
+	case b != nil && b.why.Seq <= err.Seq:
+		why = b.report
+	case err.Code != fault.Closed:
 		why = err.Report(c.rank)
+		c.bar(err, why)
+	case c.given != nil:
+		why = c.given.Parting(c.rank)
 	}
 	c.findLosses()
 	c.losses.close(err)
@@ -216,6 +166,9 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 	}
 	if same {
 		before = "; either they have run different plans, or made different calls before"
+	}
+	if bytes == want { // then their number tells nothing
+		bytes, want = askLength, askLength
 	}
 	e := fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; %s",
 		ours.describe(want), peer, got.describe(bytes), before, sameCalls)

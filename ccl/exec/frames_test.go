@@ -241,7 +241,7 @@ func TestWaitFails(t *testing.T) {
 				defer op.Free()
 				err = all[0].Run(late)
 				require.ErrorIs(t, err, fault.Timeout)
-				require.ErrorContains(t, err, "rank 0 waits for 2 (wait, step 0.3, flag 0)")
+				require.ErrorContains(t, err, "rank 2 is in no call, and has not made one yet; rank 0 waits for 2")
 			})
 			t.Run("leaves", func(t *testing.T) {
 				all := join(t, name, 2, planner)

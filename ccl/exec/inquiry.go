@@ -1,17 +1,15 @@
 package exec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
 )
 
@@ -27,7 +25,6 @@ const (
 	drainSpan    = 700 * time.Millisecond // the same, for a Drain, which gives up what has not ended
 	mostAsked    = 64                     // in larger groups only those on the chains are asked
 	mostWaits    = 256                    // ranks that an answer lists
-	mostEdges    = 8                      // "2 for 1" in a message
 )
 
 // The kinds of control messages, which follow from their first byte.
@@ -57,6 +54,7 @@ type Control struct {
 	questions []question
 	inquiry   uint32 // the number of the latest one of this rank
 	answers   map[int]standing
+	failures  []failure
 	comparison
 }
 
@@ -115,6 +113,14 @@ func (k *Control) Hear(peer int, message []byte) {
 		}
 		k.mu.Unlock()
 		k.stir(c)
+	case controlFailed:
+		k.mu.Lock()
+		if len(k.failures) < c.size {
+			k.failures = append(k.failures, failure{peer, bytes.Clone(message[5:])})
+		}
+		k.mu.Unlock()
+		k.stir(c)
+		go c.attendSoon()
 	case controlWhoIsLost, controlTheseAre:
 		k.hearLosses(c, peer, message[0] == controlWhoIsLost, number, message[5:])
 	}
@@ -199,7 +205,7 @@ func (c *Comm) awaited() (ranks []int, where []string) {
 	for lane := range f.lanes {
 		b := f.waitsAt(lane)
 		if b != nil && b.Step != nil && !slices.Contains(ranks, b.Peer) && len(ranks) < mostWaits {
-			ranks, where = append(ranks, b.Peer), append(where, f.stage(lane, b))
+			ranks, where = append(ranks, b.Peer), append(where, f.soFar(lane, b))
 		}
 	}
 	return ranks, where
@@ -265,13 +271,18 @@ func (c *Comm) attend() bool {
 		return true
 	}
 	k.mu.Lock()
-	questions, left := k.questions, 0
-	k.questions = nil
+	questions, failures, left := k.questions, k.failures, 0
+	k.questions, k.failures = nil, nil
 	var next []int
 	for _, s := range k.answers {
 		next = append(next, s.Waits...)
 	}
 	k.mu.Unlock()
+	for _, each := range failures {
+		if told := c.parseReport(each.peer, each.report); told != nil {
+			c.bar(told, each.report)
+		}
+	}
 	if len(questions) > 0 {
 		s := c.standing()
 		for _, each := range questions {
@@ -395,106 +406,4 @@ func (c *Comm) warn() {
 		time.Duration(a.after).Round(time.Millisecond), c.timedOut(op).Text)
 	a.warn += a.after
 	a.after *= 2
-}
-
-// blame returns an error that names the ranks at the ends of the chains that op waits at, or nil if
-// the inquiry has found none.
-func (c *Comm) blame(op *Op) *fault.Error {
-	k := c.opts.Control
-	if k == nil || !c.inquiry.over {
-		return nil
-	}
-	waits, where := c.awaited()
-	if op != c.frame.op {
-		waits = nil
-		if op.keyed != nil {
-			waits = op.keyed.awaited()
-			where = slices.Repeat([]string{noKeyedCall}, len(waits))
-		} else if peer := op.call.Root; !op.call.Coll.Valid() && peer != p2p.AnySource {
-			waits, where = []int{peer}, []string{noMatch}
-		}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	guilty := map[int]string{}
-	accuse := func(peer int) {
-		s, known := k.answers[peer]
-		if why := s.guilt(known, op); why != "" && slices.Contains(c.inquiry.asked, peer) {
-			guilty[peer] = why
-		}
-	}
-	var chains edges
-	chains.add(c.rank, waits, where)
-	for at := 0; at < len(waits); at++ { // it grows
-		peer := waits[at]
-		if peer == c.rank || slices.Contains(waits[:at], peer) {
-			continue
-		}
-		accuse(peer)
-		next := k.answers[peer].Waits
-		chains.add(peer, next, nil)
-		waits = append(waits, next...)
-	}
-	if op.call.Coll.Valid() { // a collective needs all ranks
-		for _, peer := range c.inquiry.asked {
-			accuse(peer)
-		}
-	}
-	if len(guilty) == 0 {
-		return nil
-	}
-	e := &fault.Error{Code: fault.Timeout, Ranks: slices.Sorted(maps.Keys(guilty))}
-	e.Peer = e.Ranks[0]
-	for _, peer := range e.Ranks {
-		e.Text += fmt.Sprintf("rank %d %s; ", peer, guilty[peer])
-	}
-	e.Text += chains.String()
-	return e
-}
-
-// guilt says why a rank is to blame that op does not end; it is empty if the rank is not.
-func (s *standing) guilt(answered bool, op *Op) string {
-	switch {
-	case !answered:
-		return "does not answer: its process is stopped, or its host silent"
-	case s.Busy || s.Op != "": // it is at work, or waits itself
-		return ""
-	case op.call.Coll.Valid() && op.keyed == nil && s.Seq >= op.seq: // it has done its part
-		return ""
-	case s.Seq == 0:
-		return "is in no call, and has not made one yet"
-	case s.Idle == 0:
-		return fmt.Sprintf("is in no call since seq %d", s.Seq)
-	}
-	return fmt.Sprintf("is in no call since seq %d, %.1f s ago", s.Seq, float64(s.Idle)/1e3)
-}
-
-// edges is who waits for whom, as a text: "rank 0 waits for 2 (recv, step 0.1, 0 bytes so far), 2
-// for 1, 1 for 3".
-type edges struct {
-	text  strings.Builder
-	count int
-}
-
-func (e *edges) add(from int, to []int, where []string) {
-	for i, peer := range to {
-		if e.count++; e.count > mostEdges {
-			continue
-		}
-		before, verb := ", ", ""
-		if e.count == 1 {
-			before, verb = "rank ", "waits "
-		}
-		fmt.Fprintf(&e.text, "%s%d %sfor %d", before, from, verb, peer)
-		if i < len(where) {
-			fmt.Fprintf(&e.text, " (%s)", where[i])
-		}
-	}
-}
-
-func (e *edges) String() string {
-	if more := e.count - mostEdges; more > 0 {
-		return fmt.Sprintf("%s, and %d more", e.text.String(), more)
-	}
-	return e.text.String()
 }

@@ -335,18 +335,6 @@ func (k *keyed) awaited() (ranks []int) {
 	return ranks
 }
 
-const noKeyedCall = "no such call in the same callback on the other side"
-
-// timedOut is Comm.timedOut for a keyed operation.
-func (k *keyed) timedOut() *fault.Error {
-	ranks := k.awaited()
-	e := &fault.Error{Code: fault.Timeout, Peer: fault.NoPeer, Ranks: ranks, Text: "it does not end"}
-	if len(ranks) > 0 {
-		e.Peer, e.Text = ranks[0], fmt.Sprintf("%s (rank %d)", noKeyedCall, ranks[0])
-	}
-	return e
-}
-
 // where says in which callback the call was made.
 func (k *keyed) where() string {
 	if k.key.Within == 0 {

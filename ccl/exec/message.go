@@ -136,6 +136,9 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 	if err == nil && !req.Send {
 		op.source = req.Source
 	}
+	if err != nil && c.broken == nil {
+		c.given = op.explain(err)
+	}
 	if !c.hold(op, err) {
 		c.end(op, err)
 	}

@@ -187,6 +187,9 @@ func (op *Op) explain(err error) *fault.Error {
 	return f.In(op.comm.label(), op.describe())
 }
 
+// ordered reports whether the operation is a collective that the ranks match by its number.
+func (op *Op) ordered() bool { return op.keyed == nil && op.call.Coll.Valid() }
+
 // Unended returns the error of a wait that the operation has outlasted. It says what the operation
 // waits for, unless another thread goes on driving.
 func (op *Op) Unended() *fault.Error {
@@ -199,11 +202,7 @@ func (op *Op) Unended() *fault.Error {
 	}
 	if mine {
 		if c.broken == nil && pending(op.state.Load()) { // model: none: as above
-			why := c.timedOut(op)
-			if e.Text += ". So far "; !op.call.Coll.Valid() && why.Peer != fault.NoPeer {
-				e.Text += "rank " + strconv.Itoa(why.Peer) + ": "
-			}
-			e.Text += why.Text
+			e.Text += ". So far " + c.timedOut(op).Text
 		}
 		c.unlock()
 		c.handOver()

@@ -159,7 +159,7 @@ func (f *fingerprint) describe(bytes int) string {
 		s += ", exchanging lengths"
 	}
 	if bytes != askLength {
-		s += fmt.Sprintf(" (message of %d bytes, plan %04x)", bytes, f.hash)
+		s += fmt.Sprintf(" (message of %d bytes)", bytes)
 	}
 	return s
 }

@@ -49,6 +49,7 @@ const NoPeer = -1
 type Error struct {
 	Code   Code
 	Op     string // "all_reduce of 1048576 x f32 (sum), seq 17"
+	Seq    uint64 // of a collective that has ended its group: its number; 0 otherwise
 	Group  string // as Label formats it
 	Peer   int    // rank within the group, or NoPeer
 	Ranks  []int  // where several ranks caused it: all of them, Peer first

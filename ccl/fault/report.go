@@ -27,6 +27,7 @@ type report struct {
 	Ranks []int  `json:"ranks"`          // who caused it
 	From  int    `json:"from"`           // who found it
 	Op    string `json:"op,omitempty"`   // what that rank was doing
+	Seq   uint64 `json:"seq,omitempty"`  // of the collective that it was in: those before have ended there
 	Text  string `json:"text,omitempty"` // the evidence
 	Proof []byte `json:"proof,omitempty"`
 }
@@ -34,7 +35,7 @@ type report struct {
 // Report returns the report of an error that a rank has found: at most MaxReport bytes. An error
 // that names no rank was caused by this rank itself.
 func (e *Error) Report(from int) []byte {
-	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Text: e.Text}
+	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Seq: e.Seq, Text: e.Text}
 	if len(e.Proof) <= mostProof {
 		r.Proof = e.Proof
 	}
@@ -51,6 +52,22 @@ func (e *Error) Report(from int) []byte {
 			return text
 		}
 	}
+}
+
+// Parting returns what a rank tells the others that leaves its group in order, after a message of
+// its has failed with e: a report that it has left, and not one for which they fail.
+func (e *Error) Parting(from int) []byte {
+	what := *e
+	what.Op, what.Group = "", ""
+	left := Error{Code: PeerLeft, Peer: from, Op: e.Op, Text: Text(&what)}
+	return left.Report(from)
+}
+
+// Parted reports whether that is what a rank has said when it left.
+func Parted(said []byte) bool {
+	var r report
+	return len(said) <= MaxReport && json.Unmarshal(said, &r) == nil && r.Code == PeerLeft &&
+		len(r.Ranks) == 1 && r.Ranks[0] == r.From
 }
 
 // cut shortens a text to at most n bytes, and removes what is not to be printed.
@@ -95,7 +112,7 @@ func ParseReport(text []byte, self, ranks int) (*Error, error) {
 	if op != "" {
 		said += ", in " + op
 	}
-	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Proof: r.Proof,
+	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Proof: r.Proof, Seq: r.Seq,
 		Text: strings.TrimSuffix(said+": "+evidence, ": ")}
 	e.Peer = e.Ranks[0]
 	return e, nil

@@ -87,7 +87,7 @@ func drillFaults() []*drillFault {
 			},
 			act: stopLong, expects: func(s *stage, rank int) *expectation {
 				e := &expectation{codes: codes(fault.Timeout), culprits: []int{s.culprit},
-					within: s.timeout + moreLimit, evidence: regexp.MustCompile(`does not answer: its process is stopped`)}
+					within: s.timeout + moreLimit, evidence: regexp.MustCompile(`does not answer; its process may be stopped`)}
 				if rank == s.culprit { // it learns that it was given up
 					e.within = deathLimit
 				}
@@ -309,7 +309,7 @@ func afterDeath(s *stage, rank int) *expectation {
 	// Only on one host can a rank know how another one has ended.
 	how := `killed by signal 9 \(SIGKILL\)`
 	if s.cell.Road != roadShm {
-		how += `|its process died or was killed|its process or host died|refuses new connections`
+		how += `|its process may have died|its process or host may have died|refuses new connections`
 	}
 	return &expectation{codes: codes(fault.PeerLost), culprits: s.culprits, within: deathLimit,
 		evidence: regexp.MustCompile(how)}

@@ -145,25 +145,25 @@ func (f *Fabric) meet(s transport.Session) (*link, *meeting, error) {
 	o := m.session
 	if o.Rank == s.Rank {
 		return nil, nil, fault.Peer(fault.Invalid, s.Peer,
-			"inproc: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+			"inproc: rank %d is being linked with it already", s.Rank)
 	}
 	delete(f.waiting, k)
 	defer close(m.met)
 	if mine, theirs := s.Window.Size(), o.Window.Size(); mine != theirs {
 		m.err = fault.Peer(fault.Mismatch, o.Peer,
-			"inproc: session %x: a window of %d bytes here, of %d there", s.ID, theirs, mine)
+			"inproc: a window of %d bytes here, of %d there", theirs, mine)
 		return nil, nil, fault.Peer(fault.Mismatch, s.Peer,
-			"inproc: session %x: a window of %d bytes here, of %d there", s.ID, mine, theirs)
+			"inproc: a window of %d bytes here, of %d there", mine, theirs)
 	}
 	if o.Key != s.Key {
-		m.err = fault.Peer(fault.Invalid, o.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
-		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: session %x: the ranks hold different keys", s.ID)
+		m.err = fault.Peer(fault.Invalid, o.Peer, "inproc: the ranks have different keys for this group")
+		return nil, nil, fault.Peer(fault.Invalid, s.Peer, "inproc: the ranks have different keys for this group")
 	}
 	if o.Channels != s.Channels {
 		m.err = fault.Peer(fault.Mismatch, o.Peer,
-			"inproc: session %x: %d channels here, %d there", s.ID, o.Channels, s.Channels)
+			"inproc: %d channels here, %d there", o.Channels, s.Channels)
 		return nil, nil, fault.Peer(fault.Mismatch, s.Peer,
-			"inproc: session %x: %d channels here, %d there", s.ID, s.Channels, o.Channels)
+			"inproc: %d channels here, %d there", s.Channels, o.Channels)
 	}
 	if err := f.makePool(); err != nil {
 		m.err = err
@@ -198,7 +198,7 @@ func (f *Fabric) result(ctx context.Context, m *meeting) (*link, error) {
 		code = fault.Aborted
 	}
 	err := fault.Peer(code, s.Peer,
-		"inproc: rank %d, in this process, has not called Connect for session %x", s.Peer, s.ID)
+		"inproc: rank %d, in this process, has not come to make this group yet", s.Peer)
 	err.Cause = ctx.Err()
 	return nil, err
 }

@@ -118,7 +118,7 @@ func (f *Fabric) tell() {
 
 func (l *link) broken(text string) {
 	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer,
-		"inproc: the ring of session %x is damaged: %s", l.session.ID, text))
+		"inproc: the ring of the link is damaged: %s", text))
 	l.fabric.doorbell.Ring()
 }
 

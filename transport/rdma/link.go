@@ -87,7 +87,7 @@ func (l *link) Err() error {
 // inOrder reports whether an error says that the peer has left without a reason to.
 func inOrder(err error) bool {
 	f, ok := err.(*fault.Error)
-	return ok && f.Code == fault.PeerLeft && len(f.Left) == 0
+	return ok && f.Code == fault.PeerLeft && (len(f.Left) == 0 || fault.Parted(f.Left))
 }
 
 // allSent reports whether nothing is read any more that was sent in place. The peer has taken all

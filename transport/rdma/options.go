@@ -91,7 +91,7 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	switch {
 	case o.TCP == nil || o.Library == nil || o.Doorbell == nil:
-		return fault.New(fault.Invalid, "rdma: Options.TCP, Library and Doorbell are required")
+		return fault.New(fault.Invalid, "rdma: TCP, a library and a doorbell are required")
 	case o.Pool < 0 || o.Pool/longBytes > mostLong:
 		return fault.New(fault.Invalid, "rdma: a pool of %d bytes; at most %d are possible", o.Pool, mostLong*longBytes)
 	case o.Timeout < LeastTimeout || o.Timeout > MostTimeout || o.Retries > MostRetries || o.Service > MostService:

@@ -223,7 +223,7 @@ func TestBlind(t *testing.T) {
 	end()
 	eventually(t, "the links go on", func() bool { return c.links[0].Err() != nil })
 	require.ErrorIs(t, c.links[0].Err(), fault.PeerLost)
-	require.ErrorContains(t, c.links[0].Err(), c.story("has died or broken its connection"))
+	require.ErrorContains(t, c.links[0].Err(), c.story("has ended or broken its connection"))
 }
 
 // TestAliveButBroken has a peer close its connection and live on.

@@ -246,6 +246,9 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		}
 		f.mu.Lock()
 		p, closed, changed := f.processes[a.ID], f.closed, f.changed
+		if p != nil {
+			p.meets(a)
+		}
 		refused := f.refused[a.ID]
 		delete(f.refused, a.ID)
 		mine := dials && p == nil && !closed && !f.dialling[a.ID]
@@ -265,6 +268,9 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 			f.mu.Lock()
 			delete(f.dialling, a.ID)
 			f.announce()
+			if p != nil {
+				p.meets(a)
+			}
 			f.mu.Unlock()
 			return p, err
 		}
@@ -273,7 +279,7 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		case <-f.ended:
 		case <-ctx.Done():
 			return nil, errMissing(ctx, s, fmt.Sprintf(
-				"its process %d has not connected to this one: it has not called Connect for any session", a.PID))
+				"its process %d has not connected to this one; it may not have come to make the group yet", a.PID))
 		case <-time.After(pause):
 			pause = min(2*pause, probePeriod)
 			if !dials && f.refuses(a) {
@@ -314,8 +320,8 @@ func (f *Fabric) announce() {
 }
 
 func errGone(s *transport.Session, a *address) error {
-	e := fault.Peer(fault.PeerLost, s.Peer, "shm: its process %d is gone: nobody listens at its address; if it runs, "+
-		"its machine is a copy of this one with the same boot id, and needs GOCCL_TRANSPORT=tcp", a.PID)
+	e := fault.Peer(fault.PeerLost, s.Peer, "shm: nobody listens at the address of its process %d; it may have ended or "+
+		"given up, or run on another machine with the same boot id, a clone, which needs GOCCL_TRANSPORT=tcp", a.PID)
 	e.Dead = true
 	return e
 }
@@ -328,7 +334,7 @@ func errMissing(ctx context.Context, s *transport.Session, missing string) error
 	if errors.Is(ctx.Err(), context.Canceled) {
 		code = fault.Aborted
 	}
-	err := fault.Peer(code, s.Peer, "shm: session %x: %s", s.ID, missing)
+	err := fault.Peer(code, s.Peer, "shm: %s", missing)
 	err.Cause = ctx.Err()
 	return err
 }

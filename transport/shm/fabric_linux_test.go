@@ -215,7 +215,7 @@ func TestConnectAgain(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, fault.Timeout)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "rank 1 has not called Connect")
+		require.ErrorContains(t, err, "is connected, but has not come to make this group yet")
 		x, y := connect(t, f[0], f[1], 1, 1)
 		send(t, x.Channel(0), 100, 1)
 		receive(t, y.Channel(0), 100, 1)

@@ -106,7 +106,7 @@ func (l *life) isOver() (over bool) {
 // or until hurry is closed.
 func (l *life) story(broken bool, hurry <-chan struct{}) string {
 	if l == nil {
-		return "has died or broken its connection"
+		return "has ended or broken its connection"
 	}
 	if broken {
 		late := time.NewTimer(endSpan)
@@ -122,7 +122,7 @@ func (l *life) story(broken bool, hurry <-chan struct{}) string {
 	}
 	switch status, known := l.status(); {
 	case !known:
-		return "has exited"
+		return "has ended; how is not seen from here: it may have exited, or been killed"
 	case status.Signaled():
 		text := fmt.Sprintf("was killed by signal %d", status.Signal())
 		if name := unix.SignalName(status.Signal()); name != "" {

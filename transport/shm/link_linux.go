@@ -92,7 +92,7 @@ func (l *link) Err() error {
 // broken is called by a channel that has found an impossible value in the peer's memory.
 func (l *link) broken(text string) {
 	l.err.CompareAndSwap(nil, fault.Peer(fault.Internal, l.session.Peer,
-		"shm: the memory of process %d is damaged: %s", l.process.pid, text))
+		"shm: the memory of %s is damaged: %s", l.process.who(), text))
 	l.process.fabric.doorbell.Ring()
 }
 

@@ -30,7 +30,8 @@ type process struct {
 	fd       int // of conn
 	ending   sync.Once
 	life     *life
-	pid      int
+	pid      int  // as this process sees it, 0 if it does not; from then on as the peer sees itself
+	apart    bool // the two see different numbers
 	mine     *hello
 	theirs   *hello
 	page     *mem.Segment
@@ -66,6 +67,21 @@ type opening struct {
 	confirmed bool          // the peer has joined the same two opens
 	err       error
 	refusal   *refuse // for the peer, if its open cannot be joined
+}
+
+// meets notes what the peer has said of itself. It is called with the lock held.
+func (p *process) meets(a *address) {
+	if p.pid != int(a.PID) {
+		p.pid, p.apart = int(a.PID), true
+	}
+}
+
+// who names the process in messages.
+func (p *process) who() string {
+	if p.apart {
+		return fmt.Sprintf("process %d on this host, as its PID namespace counts,", p.pid)
+	}
+	return fmt.Sprintf("process %d on this host", p.pid)
 }
 
 // changed wakes the Connect that waits.
@@ -158,7 +174,7 @@ func (p *process) begin(w *opening) error {
 		return p.lostError(s.Peer)
 	case p.openings[k] != nil:
 		return fault.Peer(fault.Invalid, s.Peer,
-			"shm: rank %d calls Connect a second time for session %x", s.Rank, s.ID)
+			"shm: rank %d is being linked with it already", s.Rank)
 	}
 	p.serial++
 	w.serial = p.serial
@@ -176,7 +192,7 @@ func (p *process) begin(w *opening) error {
 
 // left returns the error of a peer that has left.
 func (p *process) left(rank int, why []byte) *fault.Error {
-	e := fault.Peer(fault.PeerLeft, rank, "shm: process %d has closed its end", p.pid)
+	e := fault.Peer(fault.PeerLeft, rank, "shm: %s has left the group", p.who())
 	e.Left = why
 	return e
 }
@@ -189,7 +205,7 @@ func (p *process) finish(ctx context.Context, w *opening) (transport.Link, error
 	s := &w.session
 	if !w.confirmed && w.err == nil {
 		p.fail(w, errMissing(ctx, s, fmt.Sprintf(
-			"process %d is connected, but rank %d has not called Connect for this session there", p.pid, s.Peer)))
+			"%s is connected, but has not come to make this group yet", p.who())))
 	}
 	f.mu.Unlock()
 	if w.confirmed {
@@ -242,18 +258,19 @@ func (p *process) join(w *opening, a *arrival) {
 	want := a.seal(s.Key, p.theirs, p.mine)
 	switch {
 	case !hmac.Equal(want[:], a.MAC[:]):
-		err = fault.Peer(fault.Invalid, s.Peer, "shm: session %x: process %d holds another key", s.ID, p.pid)
+		err = fault.Peer(fault.Invalid, s.Peer, "shm: %s has another key for this group; do all "+
+			"ranks use the same store?", p.who())
 	case int(a.Channels) != s.Channels:
 		err = fault.Peer(fault.Mismatch, s.Peer,
-			"shm: session %x: %d channels here, %d in process %d", s.ID, s.Channels, a.Channels, p.pid)
+			"shm: %d channels here, and %d in %s; all ranks need the same options", s.Channels, a.Channels, p.who())
 	case a.Window != uint64(s.Window.Size()):
-		err = fault.Peer(fault.Mismatch, s.Peer, "shm: session %x: a window of %d bytes here, of %d in process %d",
-			s.ID, s.Window.Size(), a.Window, p.pid)
+		err = fault.Peer(fault.Mismatch, s.Peer, "shm: a window of %d bytes here, and of %d in %s; all ranks need the "+
+			"same options", s.Window.Size(), a.Window, p.who())
 	case !ring.CheckSlot(int(a.Slot)):
 		err = fault.Peer(fault.Internal, s.Peer,
-			"shm: session %x: the slots of process %d have %d bytes", s.ID, p.pid, a.Slot)
+			"shm: the slots of %s have %d bytes", p.who(), a.Slot)
 	case p.links[a.Serial] != nil:
-		err = fault.Peer(fault.Internal, s.Peer, "shm: session %x: process %d uses a serial number twice", s.ID, p.pid)
+		err = fault.Peer(fault.Internal, s.Peer, "shm: %s uses a serial number twice", p.who())
 	default:
 		if peer, err = mem.MapSegment(a.fds[0], s.Channels*ring.AreaBytes(int(a.Slot))); err == nil && a.Window > 0 {
 			if window, err = mem.MapSegment(a.fds[1], s.Window.Size()); err != nil {
@@ -433,13 +450,13 @@ func (p *process) refused(m *refuse) {
 	for _, w := range p.openings {
 		if w.serial == m.Serial {
 			p.fail(w, fault.Peer(code, w.session.Peer,
-				"shm: process %d refuses session %x: %q", p.pid, w.session.ID, m.text()))
+				"shm: %s refuses this group: %q", p.who(), m.text()))
 		}
 	}
 	for _, l := range p.links {
 		if l.serial == m.Serial {
 			l.gone(fault.Peer(code, l.session.Peer,
-				"shm: process %d refuses session %x: %q", p.pid, l.session.ID, m.text()))
+				"shm: %s refuses this group: %q", p.who(), m.text()))
 		}
 	}
 }
@@ -480,12 +497,12 @@ func (p *process) lost(cause error) {
 func (p *process) lostError(rank int) *fault.Error {
 	var wrong *protocolError
 	if errors.As(p.dead, &wrong) {
-		return fault.Peer(fault.Internal, rank, "shm: the connection to process %d was given up: %v", p.pid, wrong)
+		return fault.Peer(fault.Internal, rank, "shm: the connection to %s was given up: %v", p.who(), wrong)
 	}
 	if transport.Lacks(p.dead) {
-		return fault.Wrap(fault.System, p.dead, "shm: this process has given up the connection to process %d", p.pid)
+		return fault.Wrap(fault.System, p.dead, "shm: this process has given up the connection to %s", p.who())
 	}
-	e := fault.Peer(fault.PeerLost, rank, "shm: process %d on this host %s", p.pid, p.story)
+	e := fault.Peer(fault.PeerLost, rank, "shm: %s %s", p.who(), p.story)
 	e.Dead = p.ended
 	if !errors.Is(p.dead, errEnd) {
 		e.Cause = p.dead

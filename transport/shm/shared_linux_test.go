@@ -119,7 +119,7 @@ func TestUnsharableRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "cannot share descriptors [1073741824]")
 	err = <-waiting
 	require.ErrorIs(t, err, fault.Invalid)
-	require.ErrorContains(t, err, "refuses session")
+	require.ErrorContains(t, err, "refuses this group")
 	send(t, la.Channel(0), 10, 1)
 	receive(t, lb.Channel(0), 10, 1)
 	require.NoError(t, la.Err())

@@ -195,13 +195,13 @@ func reason(peer int, where string, cause error, timeout time.Duration) *fault.E
 			"tcp: %s broke the protocol, the connection was closed: %s", where, v.text)
 	case errors.Is(cause, io.EOF):
 		return fault.Peer(fault.PeerLost, peer,
-			"tcp: %s ended the connection without a goodbye; its process died or was killed", where)
+			"tcp: %s ended the connection without a goodbye; its process may have died or been killed", where)
 	case errors.Is(cause, syscall.ETIMEDOUT):
-		e = fault.Peer(fault.PeerLost, peer, "tcp: %s did not answer for %v; its host or the network is down",
+		e = fault.Peer(fault.PeerLost, peer, "tcp: %s did not answer for %v; its host or the network may be down",
 			where, timeout)
 	default:
 		e = fault.Peer(fault.PeerLost, peer,
-			"tcp: the connection to %s broke; its process or host died, or the network was cut", where)
+			"tcp: the connection to %s broke; its process or host may have died, or the network been cut", where)
 	}
 	e.Cause = cause
 	return e

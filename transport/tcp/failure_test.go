@@ -279,7 +279,7 @@ func TestChannelsDiffer(t *testing.T) {
 	_, err := b.Connect(ctx, a.Address(), transport.Session{Rank: 1, Peer: 0, Channels: 2})
 	requireFault(t, err, fault.Mismatch, 0)
 	requireFault(t, <-done, fault.Mismatch, 1)
-	require.ErrorContains(t, err, "2 channels here and 1 at")
+	require.ErrorContains(t, err, "2 channels here, and 1 at")
 }
 
 // TestCloseInBackground closes a link before the socket has taken all its data, and then polls no

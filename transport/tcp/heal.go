@@ -361,7 +361,7 @@ func (p *pair) forget(c *conn) {
 	for s := range p.sessions {
 		if s.standing().outlived() {
 			s.fail(fault.Peer(fault.PeerLost, s.spec.Peer,
-				"tcp: %s has given up the link, after its connection broke", c.where()))
+				"tcp: %s has given up this group, after the connection broke", c.where()))
 			p.remove(s)
 			continue
 		}

@@ -142,17 +142,17 @@ func (p *pair) noFirst(peer int, last error) *fault.Error {
 	if p.f.stopped() {
 		return errFabricClosed
 	}
-	text := fmt.Sprintf("cannot connect to %s for %v; is it behind a firewall, or its host down?",
-		p.peer.who(), p.f.opts.PeerTimeout)
-	if errors.Is(last, syscall.ECONNREFUSED) {
-		text = p.peer.who() + " refuses connections; its process has ended"
-		if !p.admits() {
-			text = fmt.Sprintf("%s has refused connections for %v; its process has ended, or a firewall refuses them",
-				p.peer.who(), p.f.opts.PeerTimeout)
-		}
+	who, refused := p.peer.who(), errors.Is(last, syscall.ECONNREFUSED)
+	text := fmt.Sprintf("cannot connect to %s for %v; it may be behind a firewall, or its host down", who,
+		p.f.opts.PeerTimeout)
+	switch {
+	case refused && p.admits():
+		text = who + " refuses connections; its process may have ended, or have given up"
+	case refused:
+		text = fmt.Sprintf("%s has refused connections for %v; its process may have ended, or a firewall refuse them",
+			who, p.f.opts.PeerTimeout)
 	}
 	e := fault.Peer(fault.PeerLost, peer, "tcp: %s", text)
-	refused := errors.Is(last, syscall.ECONNREFUSED)
 	e.Cause, e.Silent, e.Dead = last, !refused, refused && p.near()
 	return e
 }

@@ -98,7 +98,7 @@ func (o *Options) EnsureDefaults() {
 func (o *Options) Validate() error {
 	switch {
 	case o.Doorbell == nil:
-		return fault.New(fault.Invalid, "tcp: Options.Doorbell is nil; pass the park.Doorbell of this process")
+		return fault.New(fault.Invalid, "tcp: there is no doorbell; pass that of this process")
 	case o.Port < 0 || o.Port > mostPort:
 		return fault.New(fault.Invalid, "tcp: port %d is not between 0 and %d", o.Port, mostPort)
 	case o.LastPort != 0 && (o.Port == 0 || o.LastPort < o.Port || o.LastPort > mostPort):

@@ -155,13 +155,13 @@ func (p *pair) connect(ctx context.Context, spec transport.Session) (*session, e
 		case ctx.Err() != nil:
 			s.Leave(transport.Why(ctx))
 			return nil, contextFault(ctx, spec.Peer, fmt.Sprintf(
-				"connected to %s, but the rank did not open session %x", c.where(), spec.ID))
+				"connected to %s, which has not come to make this group yet", c.where()))
 		}
 		// The peer had a reason to end the connection, such as a deadline of its own or a restart.
 		// Give it some time.
 		if !sleep(ctx, p.f, 20*time.Millisecond) {
 			s.Close()
-			return nil, p.missing(ctx, spec.Peer, "the connection to "+c.where()+" ended before the session was open")
+			return nil, p.missing(ctx, spec.Peer, "the connection to "+c.where()+" ended before this group was made")
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		case <-ctx.Done():
 			return nil, p.missing(ctx, rank, fmt.Sprintf(
 				"no connection from %s to this process at %s; "+
-					"it did not call Connect, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
+					"it may not have come to make the group, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
 				p.peer.who(), list(p.f.self.endpoints)))
 		case <-p.f.stopping:
 			return nil, errFabricClosed
@@ -325,8 +325,8 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 				return nil // there is a connection, or was one: the caller looks again
 			}
 			return p.missing(ctx, rank, fmt.Sprintf(
-				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have called "+
-					"Connect, or be behind a firewall: %s", p.peer.who(), list(p.f.self.endpoints),
+				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have come to "+
+					"make the group, or be behind a firewall: %s", p.peer.who(), list(p.f.self.endpoints),
 				strings.Join(slices.Sorted(maps.Values(failures)), "; ")))
 		}
 	}
@@ -375,12 +375,12 @@ func (p *pair) start(spec transport.Session) (*session, error) {
 	key := sessionKey{spec.ID, spec.Rank, spec.Peer}
 	for s := range p.sessions {
 		if s.key() == key && !s.closing.Load() {
-			return nil, fault.Peer(fault.Invalid, spec.Peer, "tcp: session %x is open already", spec.ID)
+			return nil, fault.Peer(fault.Invalid, spec.Peer, "tcp: rank %d is being linked with it already", spec.Rank)
 		}
 	}
 	if len(p.sessions) == maxSessions {
 		return nil, fault.Peer(fault.System, spec.Peer,
-			"tcp: %d sessions between two processes are the limit", maxSessions)
+			"tcp: %d links between two processes are the limit", maxSessions)
 	}
 	s := newSession(p, spec)
 	if in := p.parted[key]; in != nil && s.check(&in.opening) == nil {
@@ -519,7 +519,7 @@ func (p *pair) left(index uint32, in *incoming) error {
 
 // goodbye returns the error of a session that the peer has left.
 func (p *pair) goodbye(s *session, in *incoming) *fault.Error {
-	e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s closed the link", p.where())
+	e := fault.Peer(fault.PeerLeft, s.spec.Peer, "tcp: %s has left the group", p.where())
 	e.Left = in.why
 	return e
 }

@@ -227,13 +227,11 @@ func (s *session) check(o *opening) *fault.Error {
 	want.prove(s.spec.Key, s.pair.binding, s.pair.key.accept)
 	if !hmac.Equal(want.proof[:], o.proof[:]) {
 		return fault.Peer(fault.Mismatch, s.spec.Peer,
-			"tcp: %s does not know the key of session %x; do all ranks of the group use the same store?",
-			s.pair.where(), s.spec.ID)
+			"tcp: %s does not know the key of this group; do all ranks of it use the same store?", s.pair.where())
 	}
 	if int(o.channels) != s.spec.Channels {
 		return fault.Peer(fault.Mismatch, s.spec.Peer,
-			"tcp: session %x has %d channels here and %d at %s; all ranks need the same options",
-			s.spec.ID, s.spec.Channels, o.channels, s.pair.where())
+			"tcp: %d channels here, and %d at %s; all ranks need the same options", s.spec.Channels, o.channels, s.pair.where())
 	}
 	return nil
 }

@@ -260,7 +260,7 @@ func (f *Fabric) protects(peer *address, rank int) error {
 			here, there = there, here
 		}
 		return fault.Peer(fault.Mismatch, rank, "tcp: %s opened TCP %s TLS, this process %s; "+
-			"all processes need the same Options.TLS", peer.who(), there, here)
+			"all processes need the same GOCCL_TLS", peer.who(), there, here)
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ var rules = []struct {
 	{"hosts",
 		"which ranks share a host is asked of topo.Group, which all ranks have alike, and not passed beside it",
 		checkHosts},
+	{"words", "an error is read by people who do not know the inside: it says what was seen, in the words of the glossary",
+		checkWords},
 	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
 	{"unsafe",
 		"addresses and what is done to them stand in memory.go: elsewhere a slip is a plain error",
@@ -142,6 +144,38 @@ func checkHosts(m *module) []finding {
 				if strings.EqualFold(name.Name, "hosts") {
 					all = append(all, finding{f.path, f.line(name), name.Name + " [][]int"})
 				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// innerWords are of no use to a person who reads an error: names of Go, and what only the executor
+// and the transports count.
+var innerWords = regexp.MustCompile(`\bsession\b|\bConnect\b|\bgoroutine\b|\bnetpoll|\bplan %0?4?x|\bstep %d\.%d|` +
+	`\b(Options|Config|Session|Peer|Call|Link|Group)\.[A-Z]`)
+
+// checkWords finds them in the texts of errors.
+func checkWords(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		if f.test || !within(f.dir, "ccl", "transport", "pgbackend", "cuda/group", "cabi") ||
+			within(f.dir, "ccl/verify", "transport/transporttest", "transport/rdma/verbs") {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || !slices.Contains([]string{"fault.New", "fault.Peer", "fault.Wrap", "fmt.Sprintf"}, types.ExprString(call.Fun)) {
+				return true
+			}
+			for _, arg := range call.Args {
+				ast.Inspect(arg, func(node ast.Node) bool {
+					if text, ok := node.(*ast.BasicLit); ok && innerWords.MatchString(text.Value) {
+						all = append(all, finding{f.path, f.line(text), innerWords.FindString(text.Value)})
+					}
+					return true
+				})
 			}
 			return true
 		})
