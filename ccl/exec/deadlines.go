@@ -225,6 +225,9 @@ func (c *Comm) expire() {
 	d, t := &c.deadlines, now()
 	d.refresh()
 	late := func() bool { return len(d.alarms) > 0 && d.alarms[0].at <= t }
+	if q := &c.inquiry; c.headDue() <= t && q.over && q.begun < d.turn {
+		*q = inquiry{} // it was about an earlier operation
+	}
 	if !late() && c.headDue() > t || !c.inquire(inquirySpan) {
 		return
 	}

@@ -213,6 +213,7 @@ func (c *Comm) awaited() (ranks []int, where []string) {
 
 // inquiry is the driver's part of an inquiry of this rank.
 type inquiry struct {
+	begun        int64
 	until, fresh int64 // when it ends at the latest, and for how long it serves; 0 before the first one
 	over         bool
 	asked        []int
@@ -228,7 +229,7 @@ func (c *Comm) inquire(span time.Duration) bool {
 		return true
 	}
 	if t := now(); q.until == 0 || q.over && t >= q.fresh {
-		*q = inquiry{until: t + int64(span), fresh: t + int64(span+inquiryFresh)}
+		*q = inquiry{begun: t, until: t + int64(span), fresh: t + int64(span+inquiryFresh)}
 		k.mu.Lock()
 		k.inquiry++
 		k.answers = map[int]standing{}
