@@ -30,6 +30,25 @@ failure(lambda: dist.all_reduce(t))
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_call_that_the_other_has_given_up(transport, tmp_path):
+    """The late rank computes, and is refused the call, although all that it needs for it has come."""
+    with ranks("""
+from datetime import timedelta
+group = dist.new_group(timeout=timedelta(seconds=1))
+if rank == 1:
+    listen()
+failure(lambda: dist.all_reduce(t, group=group))
+listen()
+""", 2, tmp_path, transport) as group:
+        told(group.line(0))
+        time.sleep(0.5)  # a goroutine of rank 1 hears of it
+        group.tell(1)
+        seconds, text = told(group.line(1))
+        assert seconds < 1, text
+        assert re.search(r"not begun, after seq 0: timeout \(rank 1\): rank 0 reports, in all_reduce", text), text
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_new_group_after_a_death(transport, tmp_path):
     """The dead rank has a living child, and another number in the new group than in the job."""
     with ranks("""
