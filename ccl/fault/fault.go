@@ -55,10 +55,13 @@ type Error struct {
 	Ranks  []int  // where several ranks caused it: all of them, Peer first
 	Text   string // what happened and what to do
 	Cause  error
-	Silent bool   // of a peer that is lost: its host, or the path to it, does not answer
-	Dead   bool   // of a peer that is lost: its process has ended, or nothing of this host listens for it
-	Proof  []byte // of a mismatch: what a rank that hears the report compares with its own calls
-	Left   []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
+	Silent bool // of a peer that is lost: its host, or the path to it, does not answer
+	// Refused is set where the system does not let two processes share memory: their group can do
+	// without it.
+	Refused bool
+	Dead    bool   // of a peer that is lost: its process has ended, or nothing of this host listens for it
+	Proof   []byte // of a mismatch: what a rank that hears the report compares with its own calls
+	Left    []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)
 }
 
 // Culprits returns the ranks that caused the failure.

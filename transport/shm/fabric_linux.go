@@ -48,6 +48,8 @@ type Fabric struct {
 	processes map[id]*process // peers with a living connection
 	dialling  map[id]bool
 	refused   map[id]error          // why processes that have dialled could not be joined
+	denied    map[id]error          // processes that this one may not connect to, and why
+	barred    map[id]*barrier       // processes that this one cannot share memory with, and why
 	changed   chan struct{}         // closed and replaced when processes, dialling or refused change
 	links     map[*link]struct{}    // not yet closed
 	given     map[sessionKey][]byte // given up without a connection to the peer, and why
@@ -86,7 +88,7 @@ func New(opts Options) (*Fabric, error) {
 	f := &Fabric{options: opts, self: self, user: uint32(os.Geteuid()), page: page,
 		doorbell: park.DoorbellAt(page.Bytes()), listen: l,
 		ended: make(chan struct{}), processes: map[id]*process{}, dialling: map[id]bool{},
-		refused: map[id]error{},
+		refused: map[id]error{}, denied: map[id]error{}, barred: map[id]*barrier{},
 		changed: make(chan struct{}), links: map[*link]struct{}{}, given: map[sessionKey][]byte{},
 		parted: map[sessionKey]parted{}, silent: unproven.New(maxHandshakes)}
 	opts.Track(descriptor(l), true)
@@ -205,7 +207,7 @@ func (f *Fabric) excuse(a *address, s *transport.Session, why []byte) {
 	if p != nil { // since the attempt ended
 		late = p.arrivals[k]
 		delete(p.arrivals, k)
-	} else if f.dials(a) && !f.closed {
+	} else if f.dials(a.ID) && !f.closed {
 		f.running.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), farewellSpan)
 			defer cancel()
@@ -233,17 +235,34 @@ func (f *Fabric) saidOf(k sessionKey) []byte {
 	return f.given[k]
 }
 
-// dials reports whether this side makes the connection to a process: that with the smaller id does.
-func (f *Fabric) dials(a *address) bool { return bytes.Compare(f.self.ID[:], a.ID[:]) < 0 }
+// dials reports whether this side makes the connection to a process: that with the smaller id does,
+// and the other one only where it may not.
+func (f *Fabric) dials(peer id) bool { return bytes.Compare(f.self.ID[:], peer[:]) < 0 }
 
-// reach finds or makes the connection to a process. One side dials, the other waits for it.
+// The side that waits to be dialled tries itself, at first after firstProbe, then after pauses of up
+// to probePeriod: the other one may be gone, or may not connect. If neither may, that is certain
+// after deniedSpan.
+const (
+	firstProbe  = 40 * time.Millisecond
+	probePeriod = 300 * time.Millisecond
+	deniedSpan  = 500 * time.Millisecond
+)
+
+// reach finds or makes the connection to a process. One side dials, the other waits for it, and
+// dials as well if that takes long.
 func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*process, error) {
-	dials := f.dials(a)
-	pause := firstProbe
+	first, pause, next := f.dials(a.ID), redialPause, time.Now()
+	missing := "has not connected to this one; it may not have come to make the group yet"
+	if !first {
+		pause = firstProbe
+		next = next.Add(pause)
+	}
+	var denied time.Time // since when this side knows that it may not connect
 	for {
 		if err := f.lack.Load().Fault("shm: this process cannot take connections"); err != nil {
 			return nil, err
 		}
+		now := time.Now()
 		f.mu.Lock()
 		p, closed, changed := f.processes[a.ID], f.closed, f.changed
 		if p != nil {
@@ -251,7 +270,15 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		}
 		refused := f.refused[a.ID]
 		delete(f.refused, a.ID)
-		mine := dials && p == nil && !closed && !f.dialling[a.ID]
+		if f.denied[a.ID] != nil && denied.IsZero() {
+			denied = now
+		}
+		if p == nil && !denied.IsZero() && now.Sub(denied) >= deniedSpan {
+			f.barLocked(a.ID, fmt.Sprintf("this process may not connect to its process %d (%v), nor has that one "+
+				"connected to this one", a.PID, f.denied[a.ID]))
+		}
+		barred := f.barred[a.ID]
+		mine := p == nil && barred == nil && !closed && !f.dialling[a.ID] && !now.Before(next) && ctx.Err() == nil
 		if mine {
 			f.dialling[a.ID] = true
 		}
@@ -261,40 +288,46 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 			return nil, errClosed()
 		case p != nil:
 			return p, nil
+		case barred != nil:
+			return nil, barred.at(s.Peer)
 		case refused != nil:
 			return nil, refused
 		case mine:
-			p, err := f.dial(ctx, a, s)
+			p, again, err := f.dial(ctx, a, s)
 			f.mu.Lock()
 			delete(f.dialling, a.ID)
-			f.announce()
 			if p != nil {
 				p.meets(a)
 			}
+			if again == nil {
+				f.announce()
+			}
 			f.mu.Unlock()
-			return p, err
+			if again == nil {
+				return p, err
+			}
+			if first {
+				missing = "has not answered: " + again.Error()
+			}
+			next = time.Now().Add(pause)
+			if !first || !denied.IsZero() {
+				pause = min(2*max(pause, firstProbe), probePeriod)
+			}
+			continue
+		}
+		wait := max(next.Sub(now), redialPause)
+		if !denied.IsZero() {
+			wait = min(wait, max(deniedSpan-now.Sub(denied), 0))
 		}
 		select {
 		case <-changed:
 		case <-f.ended:
 		case <-ctx.Done():
-			return nil, errMissing(ctx, s, fmt.Sprintf(
-				"its process %d has not connected to this one; it may not have come to make the group yet", a.PID))
-		case <-time.After(pause):
-			pause = min(2*pause, probePeriod)
-			if !dials && f.refuses(a) {
-				return nil, errGone(s, a)
-			}
+			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d %s", a.PID, missing))
+		case <-time.After(wait):
 		}
 	}
 }
-
-// The side that waits to be dialled checks whether the other still lives, at first after
-// firstProbe, then after pauses of up to probePeriod.
-const (
-	firstProbe  = 40 * time.Millisecond
-	probePeriod = 300 * time.Millisecond
-)
 
 // refuses reports whether no process listens at an address, or only a forked child of one that
 // has ended.
@@ -311,6 +344,39 @@ func (f *Fabric) refuses(a *address) bool {
 	life := f.lifeAt(conn, pid)
 	defer life.close()
 	return life.isOver()
+}
+
+// barrier is why memory cannot be shared with a process.
+type barrier string
+
+// at returns the error of a link to a rank of that process.
+func (b *barrier) at(rank int) *fault.Error {
+	e := fault.Peer(fault.NotSupported, rank, "shm: %s", string(*b))
+	e.Refused = true
+	return e
+}
+
+// Error is what the process is told.
+func (b *barrier) Error() string { return string(*b) }
+
+// Is makes it an error of the class.
+func (b *barrier) Is(target error) bool { return target == fault.NotSupported }
+
+// bar notes that memory cannot be shared with a process. That stays, so that both sides notice, and
+// the first reason counts.
+func (f *Fabric) bar(peer id, why string) *barrier {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.barLocked(peer, why)
+}
+
+func (f *Fabric) barLocked(peer id, why string) *barrier {
+	if f.barred[peer] == nil {
+		b := barrier(why)
+		f.barred[peer] = &b
+		f.announce()
+	}
+	return f.barred[peer]
 }
 
 // announce wakes the callers of reach after a change. It is called with the lock held.

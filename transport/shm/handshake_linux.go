@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -24,52 +26,86 @@ const (
 	redialPause   = 5 * time.Millisecond
 )
 
-// dial connects to a process for the session that needs it first. A connection that ends without an
-// answer means that the process was short of places or is ending. dial then tries again until no
-// process listens at the address.
-func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (*process, error) {
-	for {
-		p, err := f.dialOnce(ctx, a)
-		var typed *fault.Error
-		var refused *refusal
-		switch {
-		case err == nil:
-			return p, nil
-		case errors.As(err, &refused):
-			return nil, fault.Peer(refused.code, s.Peer, "shm: its %s", refused.text)
-		case errors.As(err, &typed):
-			return nil, err
-		case errors.Is(err, unix.ECONNREFUSED):
-			return nil, errGone(s, a)
-		case transport.Lacks(err):
-			return nil, fault.Wrap(fault.System, err, "shm: this process cannot connect")
-		case ctx.Err() == nil && !passing(err):
-			e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
-			e.Cause = err
-			return nil, e
+// dial tries to connect to a process, for the session that needs it first. If again is set, a later
+// attempt may succeed: the process was short of places, or it is ending, or it dials itself. It may
+// also do so if this process may not, which is then noted.
+func (f *Fabric) dial(ctx context.Context, a *address, s *transport.Session) (p *process, again, err error) {
+	f.mu.Lock()
+	denied := f.denied[a.ID]
+	f.mu.Unlock()
+	if denied != nil {
+		if f.refuses(a) {
+			return nil, nil, errGone(s, a)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d has not answered: %v", a.PID, err))
-		case <-f.ended:
-			return nil, errClosed()
-		case <-time.After(redialPause):
-		}
+		return nil, denied, nil
 	}
+	p, err = f.dialOnce(ctx, a)
+	var typed *fault.Error
+	var refused *refusal
+	var denial *denial
+	switch {
+	case err == nil:
+		return p, nil, nil
+	case ctx.Err() != nil || passing(err):
+		return nil, err, nil
+	case errors.As(err, &refused) && refused.code != fault.NotSupported:
+		return nil, nil, fault.Peer(refused.code, s.Peer, "shm: its %s", refused.text)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return nil, nil, errGone(s, a)
+	case transport.Lacks(err):
+		return nil, nil, fault.Wrap(fault.System, err, "shm: this process cannot connect")
+	case errors.As(err, &denial):
+		f.mu.Lock()
+		f.denied[a.ID] = denial.cause
+		f.mu.Unlock()
+		return nil, err, nil
+	case refused != nil:
+		return nil, nil, f.bar(a.ID, "its "+refused.text).at(s.Peer)
+	case forbids(err):
+		return nil, nil, f.bar(a.ID, text(err)).at(s.Peer)
+	case errors.As(err, &typed):
+		return nil, nil, err
+	}
+	e := fault.Peer(fault.System, s.Peer, "shm: its process %d cannot be joined", a.PID)
+	e.Cause = err
+	return nil, nil, e
 }
 
 // passing reports whether another attempt may succeed: the connection has ended, or the peer's
-// queue of connections is full.
+// queue of connections is full, or it has not answered, since it is stopped, say.
 func passing(err error) bool {
-	again := []error{errEnd, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN}
+	again := []error{errEnd, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN, os.ErrDeadlineExceeded}
 	return slices.ContainsFunc(again, func(e error) bool { return errors.Is(err, e) })
 }
 
+// forbids reports whether an error says that the system does not let two processes share memory:
+// they belong to different users, say, or a security module keeps descriptors from them.
+func forbids(err error) bool {
+	return errors.Is(err, fault.NotSupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+}
+
+// text returns what an error says, without the names of this package and of its class.
+func text(err error) string { return strings.TrimPrefix(err.Error(), "shm: ") }
+
+// denial is why this process may not connect to another one.
+type denial struct{ cause error }
+
+func (d *denial) Error() string { return "this process may not connect to it: " + d.cause.Error() }
+
 func (f *Fabric) dialOnce(ctx context.Context, a *address) (*process, error) {
+	if f.options.Deny != nil {
+		if err := f.options.Deny(int(a.PID)); err != nil {
+			return nil, &denial{err}
+		}
+	}
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unixpacket", socketOf(a).Name)
-	if err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || passing(err) || errors.Is(err, unix.ECONNREFUSED) || transport.Lacks(err):
 		return nil, err
+	default:
+		return nil, &denial{err}
 	}
 	conn := nc.(*net.UnixConn)
 	conn.SetDeadline(time.Now().Add(handshakeSpan))
@@ -115,7 +151,23 @@ func (f *Fabric) meet(conn *net.UnixConn, expected id) (p *process, err error) {
 		return nil, err
 	}
 	defer closeAll(fds)
-	return f.mapProcess(conn, life, pid, mine, theirs, fds)
+	p, err = f.mapProcess(conn, life, pid, mine, theirs, fds)
+	if err != nil && forbids(err) {
+		refuseBy(conn, err)
+	}
+	return p, err
+}
+
+// refuseBy tells the process at the other end why it cannot be joined.
+func refuseBy(conn *net.UnixConn, err error) {
+	code := fault.System
+	if e := (&fault.Error{}); errors.As(err, &e) {
+		code = e.Code
+	}
+	if forbids(err) {
+		code = fault.NotSupported
+	}
+	sendPacket(conn, newRefuse(0, int(code), text(err)))
 }
 
 // accept takes connections from processes with smaller ids until the fabric is closed.
@@ -132,12 +184,13 @@ func (f *Fabric) accept() {
 				continue
 			}
 		}
+		conn.SetDeadline(time.Now().Add(helloSpan))
 		pid, err := f.owner(conn)
-		if err != nil { // of another user, who takes no place from peers
+		if err != nil { // of another user, who takes no place from peers; a peer has to know it, though
+			refuseBy(conn, err)
 			conn.Close()
 			continue
 		}
-		conn.SetDeadline(time.Now().Add(helloSpan))
 		f.silent.Add(conn)
 		f.running.Go(func() { f.welcome(conn, pid) })
 	}
@@ -159,8 +212,19 @@ func (f *Fabric) welcome(conn *net.UnixConn, pid int) {
 	}
 }
 
-// answer completes the handshake with a peer. A peer that cannot be joined receives a refusal.
+// answer completes the handshake with a peer. A peer that cannot be joined receives a refusal. That
+// which is to be dialled is answered only if it may not be.
 func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) error {
+	f.mu.Lock()
+	barred, denied := f.barred[theirs.From], f.denied[theirs.From]
+	f.mu.Unlock()
+	if barred != nil {
+		refuseBy(conn, barred)
+		return barred
+	}
+	if denied == nil && f.dials(theirs.From) {
+		return errEnd
+	}
 	life := f.lifeAt(conn, pid)
 	mine, err := f.introduce(theirs.From)
 	var p *process
@@ -169,14 +233,15 @@ func (f *Fabric) answer(conn *net.UnixConn, pid int, theirs *hello, fds []int) e
 	}
 	if err != nil {
 		life.close()
-		code := fault.System
-		if e := (&fault.Error{}); errors.As(err, &e) {
-			code = e.Code
-		}
-		sendPacket(conn, newRefuse(0, int(code), err.Error()))
+		refuseBy(conn, err)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if len(f.refused) < maxRefused {
+		if len(f.refused)+len(f.barred) >= maxRefused {
+			return err
+		}
+		if forbids(err) {
+			f.barLocked(theirs.From, text(err))
+		} else {
 			f.refused[theirs.From] = err
 			f.announce()
 		}
@@ -201,7 +266,7 @@ func (r *refusal) Error() string { return r.text }
 func (f *Fabric) owner(conn *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(conn)
 	if err == nil && cred.Uid != f.user {
-		err = fault.New(fault.Invalid, "shm: process %d belongs to user %d, this one to %d",
+		err = fault.New(fault.NotSupported, "process %d belongs to user %d, this one to %d",
 			cred.Pid, cred.Uid, f.user)
 	}
 	if err != nil {
@@ -262,6 +327,9 @@ func (f *Fabric) mapProcess(conn *net.UnixConn, life *life, pid int, mine, their
 	p = &process{fabric: f, conn: conn, fd: descriptor(conn), life: life, pid: pid, mine: mine, theirs: theirs,
 		refs: 1, poke: make(chan struct{}, 1),
 		openings: map[sessionKey]*opening{}, arrivals: map[sessionKey]*arrival{}, links: map[uint64]*link{}}
+	if err = f.options.forbid; err != nil {
+		return nil, err
+	}
 	if p.page, err = mem.MapSegment(fds[0], doorbellPage); err != nil {
 		return nil, err
 	}
@@ -299,6 +367,11 @@ func (f *Fabric) install(p *process) error {
 	if f.closed {
 		p.discard()
 		return errClosed()
+	}
+	if barred := f.barred[p.theirs.From]; barred != nil { // meanwhile
+		refuseBy(p.conn, barred)
+		p.discard()
+		return barred
 	}
 	// A process dials again only after it has lost its earlier connection, though this side may not
 	// know of the loss yet.

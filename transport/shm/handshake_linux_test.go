@@ -36,7 +36,7 @@ func TestStrangers(t *testing.T) {
 	require.NoError(t, err)
 	pool, err := mem.NewSegment("goccl-pool", 1<<20)
 	require.NoError(t, err)
-	good := hello{Layout: ownLayout, From: id{1}, To: a.self.ID, PoolBytes: 1 << 20}
+	good := hello{Layout: ownLayout, From: id{15: 1}, To: a.self.ID, PoolBytes: 1 << 20}
 	copy(good.Magic[:], helloMagic)
 	unknown, old, short := good, good, good
 	unknown.To = id{7}
@@ -99,7 +99,7 @@ func TestStrangers(t *testing.T) {
 func TestStrangersCostNoMemory(t *testing.T) {
 	a := newFabric(t)
 	before := holdingsNow(t)
-	unknown := &hello{Layout: ownLayout, From: id{1}, To: id{7}}
+	unknown := &hello{Layout: ownLayout, From: id{15: 1}, To: id{7}}
 	for _, packet := range [][]byte{nil, []byte("x"), encode(newBye(1, nil)), encode(unknown)} {
 		conn := stranger(t, a)
 		if packet != nil {
@@ -118,7 +118,8 @@ func TestStrangersCostNoMemory(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestAnotherUser connects as another user. The connection is closed and no pool is made.
+// TestAnotherUser connects as another user, who is told, since a peer has to know that memory cannot
+// be shared. The connection is closed and no pool is made.
 func TestAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can connect as another user")
@@ -141,7 +142,11 @@ func TestAnotherUser(t *testing.T) {
 	c := <-conn
 	defer c.Close()
 	require.NoError(t, c.SetDeadline(time.Now().Add(span)))
-	_, _, err := receivePacket(c, make([]byte, maxMessage))
+	m, _, err := receivePacket(c, make([]byte, maxMessage))
+	require.NoError(t, err)
+	require.Equal(t, fault.NotSupported, m.(*refuse).code())
+	require.Contains(t, m.(*refuse).text(), "belongs to user 65534")
+	_, _, err = receivePacket(c, make([]byte, maxMessage))
 	require.ErrorIs(t, err, errEnd)
 	c.Close()
 	eventually(t, "descriptors of strangers stay", func() bool { return holdingsNow(t).within(before) })

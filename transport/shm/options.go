@@ -26,7 +26,12 @@ type Options struct {
 	// Track must be quick and may be called by any thread.
 	Track func(fd int, open bool)
 
-	blind bool // tests: as if the kernel told nothing of processes
+	// Deny, if set, is asked before this process connects to another one. An error counts as that of
+	// the system: tests make a sandbox of it.
+	Deny func(pid int) error
+
+	blind  bool  // tests: as if the kernel told nothing of processes
+	forbid error // tests: what the kernel says when memory of a peer is mapped
 }
 
 // EnsureDefaults fills in zero fields and rounds the pool up to whole slots.

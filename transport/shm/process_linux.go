@@ -284,6 +284,10 @@ func (p *process) join(w *opening, a *arrival) {
 		if errors.As(err, &e) {
 			code, text = e.Code, e.Text
 		}
+		if forbids(err) {
+			b := p.fabric.barLocked(p.theirs.From, err.Error())
+			code, text, err = fault.NotSupported, b.Error(), b.at(s.Peer)
+		}
 		w.refusal = newRefuse(a.Serial, int(code), text)
 		p.fail(w, err)
 		return
@@ -418,6 +422,9 @@ func (p *process) handle(message any, fds []int) error {
 	case *joined:
 		p.confirm(m)
 	case *refuse:
+		if m.Serial == 0 {
+			return &refusal{m.code(), fmt.Sprintf("%s refuses this one: %q", p.who(), m.text())}
+		}
 		p.refused(m)
 	case *heard:
 		return p.acknowledged(m)
@@ -448,7 +455,10 @@ func (p *process) arrived(a *arrival) error {
 func (p *process) refused(m *refuse) {
 	code := m.code()
 	for _, w := range p.openings {
-		if w.serial == m.Serial {
+		if w.serial == m.Serial && code == fault.NotSupported {
+			p.fail(w, p.fabric.barLocked(p.theirs.From, fmt.Sprintf(
+				"%s refuses this one: %q", p.who(), m.text())).at(w.session.Peer))
+		} else if w.serial == m.Serial {
 			p.fail(w, fault.Peer(code, w.session.Peer,
 				"shm: %s refuses this group: %q", p.who(), m.text()))
 		}
@@ -470,6 +480,9 @@ func (p *process) lost(cause error) {
 	p.life.close()
 	f.mu.Lock()
 	p.dead, p.story, p.ended = cause, story, ended
+	if r := (&refusal{}); errors.As(cause, &r) && r.code == fault.NotSupported {
+		f.barLocked(p.theirs.From, "its "+r.text)
+	}
 	if f.processes[p.theirs.From] == p {
 		delete(f.processes, p.theirs.From)
 		f.announce()
@@ -495,6 +508,12 @@ func (p *process) lost(cause error) {
 
 // lostError returns the error that a link to a rank gets from the end of the connection.
 func (p *process) lostError(rank int) *fault.Error {
+	if r := (&refusal{}); errors.As(p.dead, &r) {
+		if barred := p.fabric.barred[p.theirs.From]; barred != nil {
+			return barred.at(rank)
+		}
+		return fault.Peer(r.code, rank, "shm: its %s", r.text)
+	}
 	var wrong *protocolError
 	if errors.As(p.dead, &wrong) {
 		return fault.Peer(fault.Internal, rank, "shm: the connection to %s was given up: %v", p.who(), wrong)
