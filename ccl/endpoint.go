@@ -84,6 +84,7 @@ type Endpoint struct {
 	table   *tune.Table // the user's own, or nil
 	fabrics []transport.Fabric
 	lacking string // why there are no more of them
+	apart   bool   // no process shares memory with others: it was refused to two of the group
 }
 
 // address holds the data that a rank sends to the others before they join. It is untrusted until
@@ -166,22 +167,36 @@ func (e *Endpoint) Address() []byte { return e.address }
 // rank's own. Join returns when every rank has joined or, if ctx ends first, with an error that
 // names the ranks that did not.
 func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
-	peers, group, err := e.agree(addresses)
+	c, err := e.join(ctx, addresses)
+	if refused := e.refusal(err); refused != nil {
+		c, err = e.unshared(refused).join(ctx, addresses)
+	}
 	if err != nil {
 		return nil, e.named(err)
+	}
+	c.origin.endpoint = e
+	return e.node.register(c)
+}
+
+// join is one attempt of Join.
+func (e *Endpoint) join(ctx context.Context, addresses [][]byte) (*Communicator, error) {
+	peers, group, err := e.agree(addresses)
+	if err != nil {
+		return nil, err
 	}
 	e.node.sit(&e.cfg, group)
 	planner, channels := e.planner(group)
 	j := e.routed(peers, planner.group)
 	if err := j.link(ctx, addresses, channels); err != nil {
-		return nil, e.named(err)
+		e.leaveSecond(addresses, err)
+		return nil, err
 	}
 	c, err := e.start(j, planner, channels)
 	if err != nil {
-		return nil, e.named(err)
+		return nil, err
 	}
-	c.origin = &origin{endpoint: e, addresses: addresses, fabrics: j.fabrics}
-	return e.node.register(c)
+	c.origin = &origin{addresses: addresses, fabrics: j.fabrics}
+	return c, nil
 }
 
 // planner returns what chooses the plans of a group, and how many channels these need. What the
@@ -365,6 +380,9 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 		}
 		if a.Number != rank {
 			return nil, fault.Peer(fault.Mismatch, rank, "its address says that it is rank %d", a.Number)
+		}
+		if e.apart {
+			delete(a.Fabrics, "shm")
 		}
 		a.Transports = slices.Sorted(maps.Keys(a.Fabrics))
 		for _, f := range a.Fabrics {

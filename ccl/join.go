@@ -27,6 +27,8 @@ type joining struct {
 	note       []byte
 	window     *mem.Window      // of this rank, lent to the peers; nil for none
 	control    *exec.Control    // takes the control messages of the peers
+	apart      bool             // as Endpoint's
+	tree       tree             // over which the ranks tell each other that they are linked
 	links      []transport.Link // by peer
 
 	mu   sync.Mutex
@@ -46,8 +48,8 @@ const (
 func (e *Endpoint) routed(peers []address, group *topo.Group) *joining {
 	n := group.Size()
 	j := &joining{self: e.cfg.Rank, size: n, peers: peers, group: group, fabrics: make([]transport.Fabric, n),
-		share: e.cfg.Share, note: e.cfg.Note, control: new(exec.Control), links: make([]transport.Link, n),
-		errs: make([]error, n)}
+		share: e.cfg.Share, note: e.cfg.Note, control: new(exec.Control), apart: e.apart,
+		tree: treeOf(group, e.cfg.Rank), links: make([]transport.Link, n), errs: make([]error, n)}
 	for peer := range peers {
 		if peer != j.self {
 			j.fabrics[peer], j.errs[peer] = e.route(&peers[peer], group)
@@ -76,11 +78,16 @@ func (j *joining) link(ctx context.Context, addresses [][]byte, channels int) er
 			return err
 		}
 	}
-	id, key := sessionOf(addresses)
+	session := sessionFor(addresses, channels, j.self, j.apart)
 	j.connect(ctx, func(peer int) transport.Session {
-		return transport.Session{ID: id, Rank: j.self, Peer: peer, Channels: exec.LinkChannels(channels),
-			Key: key, Window: j.window, OnUse: !neighbours(j.self, peer, j.size), Share: j.share, Note: j.note,
-			Control: func(message []byte) { j.control.Hear(peer, message) }}
+		s := session(peer)
+		s.Window, s.Share, s.Note, s.OnUse = j.window, j.share, j.note, !neighbours(j.self, peer, j.size)
+		s.Control = func(message []byte) {
+			if !j.tree.hear(message) {
+				j.control.Hear(peer, message)
+			}
+		}
+		return s
 	})
 	j.window.Joined()
 	for peer, link := range j.links {
@@ -91,6 +98,9 @@ func (j *joining) link(ctx context.Context, addresses [][]byte, channels int) er
 		}
 	}
 	err := j.err()
+	if err == nil && j.sharesMemory() {
+		err = j.together(ctx)
+	}
 	if err != nil {
 		j.leave()
 		j.window.Release()

@@ -49,6 +49,8 @@ type Node struct {
 	listens bool                        // the process has a RecordSignal
 	told    map[string]bool             // the settings that groups asked for in vain
 	noRDMA  error                       // why RDMA could not be opened, when it was last tried
+
+	noMemory error // why no memory is shared any more: it was refused between this process and a peer
 }
 
 // NewNode makes the Node of a process. Transports are opened for the first group that may use them.
@@ -155,6 +157,10 @@ func (n *Node) fabricsFor(cfg *Config) (fabrics []transport.Fabric, lacking stri
 	}
 	for _, path := range paths {
 		if !opts.allows(path.name) {
+			continue
+		}
+		if path.name == "shm" && n.noMemory != nil && opts.Transport != "shm" {
+			lacking += fmt.Sprintf("; without shm: %v", n.noMemory)
 			continue
 		}
 		fabric := n.fabrics[path.name]

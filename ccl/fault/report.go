@@ -30,12 +30,15 @@ type report struct {
 	Seq   uint64 `json:"seq,omitempty"`  // of the collective that it was in: those before have ended there
 	Text  string `json:"text,omitempty"` // the evidence
 	Proof []byte `json:"proof,omitempty"`
+
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Report returns the report of an error that a rank has found: at most MaxReport bytes. An error
 // that names no rank was caused by this rank itself.
 func (e *Error) Report(from int) []byte {
-	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Seq: e.Seq, Text: e.Text}
+	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Seq: e.Seq, Text: e.Text,
+		Refused: e.Refused}
 	if len(e.Proof) <= mostProof {
 		r.Proof = e.Proof
 	}
@@ -113,7 +116,8 @@ func ParseReport(text []byte, self, ranks int) (*Error, error) {
 		said += ", in " + op
 	}
 	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Proof: r.Proof, Seq: r.Seq,
-		Text: strings.TrimSuffix(said+": "+evidence, ": ")}
+		Refused: r.Refused && r.Code == NotSupported,
+		Text:    strings.TrimSuffix(said+": "+evidence, ": ")}
 	e.Peer = e.Ranks[0]
 	return e, nil
 }

@@ -94,7 +94,7 @@ func (d *denial) Error() string { return "this process may not connect to it: " 
 
 func (f *Fabric) dialOnce(ctx context.Context, a *address) (*process, error) {
 	if f.options.Deny != nil {
-		if err := f.options.Deny(int(a.PID)); err != nil {
+		if err := f.options.Deny(a.encode()); err != nil {
 			return nil, &denial{err}
 		}
 	}

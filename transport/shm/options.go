@@ -26,9 +26,9 @@ type Options struct {
 	// Track must be quick and may be called by any thread.
 	Track func(fd int, open bool)
 
-	// Deny, if set, is asked before this process connects to another one. An error counts as that of
-	// the system: tests make a sandbox of it.
-	Deny func(pid int) error
+	// Deny, if set, is asked before this process connects to the one with an address. An error counts
+	// as that of the system: tests make a sandbox of it.
+	Deny func(peer []byte) error
 
 	blind  bool  // tests: as if the kernel told nothing of processes
 	forbid error // tests: what the kernel says when memory of a peer is mapped

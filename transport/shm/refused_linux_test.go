@@ -20,7 +20,7 @@ func twoOf(t *testing.T, firstDenied, secondDenied bool) (first, second *Fabric)
 	if bytes.Compare(first.self.ID[:], second.self.ID[:]) > 0 {
 		first, second = second, first
 	}
-	deny := func(int) error { return unix.EPERM }
+	deny := func([]byte) error { return unix.EPERM }
 	if firstDenied {
 		first.options.Deny = deny
 	}
