@@ -3,6 +3,7 @@ package ccl
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,14 +35,19 @@ type joining struct {
 	mu   sync.Mutex
 	errs []error // by peer
 	made []transport.Link
-	told *fault.Error // why another rank has given up
-	why  []byte       // that rank's report
-	soon *time.Timer  // ends the attempts
+	told *fault.Error         // why another rank has given up
+	why  []byte               // that rank's report
+	lost map[int]*fault.Error // the ranks that reports call lost
+	soon *time.Timer          // ends the attempts
 }
 
 const (
 	lastLinks  = 150 * time.Millisecond // for links to ranks that are to be told, before a rank gives up
 	listenEach = 20 * time.Millisecond
+
+	surveySpan = 10 * time.Millisecond // for the deaths of ranks with which this one is linked
+	surveyEach = 2 * time.Millisecond
+	mostOpened = 64 // ranks of a group in which all paths are made after a death
 )
 
 // routed returns the joining of a rank, with a fabric chosen for each peer that one reaches.
@@ -49,7 +55,8 @@ func (e *Endpoint) routed(peers []address, group *topo.Group) *joining {
 	n := group.Size()
 	j := &joining{self: e.cfg.Rank, size: n, peers: peers, group: group, fabrics: make([]transport.Fabric, n),
 		share: e.cfg.Share, note: e.cfg.Note, control: new(exec.Control), apart: e.apart,
-		tree: treeOf(group, e.cfg.Rank), links: make([]transport.Link, n), errs: make([]error, n)}
+		tree: treeOf(group, e.cfg.Rank), links: make([]transport.Link, n), errs: make([]error, n),
+		lost: map[int]*fault.Error{}}
 	for peer := range peers {
 		if peer != j.self {
 			j.fabrics[peer], j.errs[peer] = e.route(&peers[peer], group)
@@ -141,6 +148,36 @@ func (j *joining) connect(ctx context.Context, session func(peer int) transport.
 	group.Wait()
 	close(over)
 	listener.Wait()
+	j.survey()
+}
+
+// survey follows the death of a rank: others may have died with it, which this rank has not
+// noticed, and all are to name the same. So all paths are made now. A rank that has been told of
+// the death knows whom the others call lost.
+func (j *joining) survey() {
+	if !slices.ContainsFunc(j.errs, isDeath) {
+		return
+	}
+	least, most := time.Now().Add(surveySpan), time.Now().Add(lastLinks)
+	for ; time.Now().Before(most) && !j.hear(); time.Sleep(surveyEach) {
+		opened := true
+		for _, link := range j.made {
+			opened = (len(j.links) > mostOpened || link.Open()) && opened
+		}
+		if opened && time.Now().After(least) {
+			break
+		}
+	}
+	for peer, link := range j.links {
+		if link != nil && isDeath(link.Err()) {
+			j.errs[peer] = link.Err()
+		}
+	}
+}
+
+func isDeath(err error) bool {
+	f := &fault.Error{}
+	return errors.As(err, &f) && f.Code == fault.PeerLost
 }
 
 // ended notes how an attempt has ended, after all. The timer may just be looking at the others.
@@ -154,15 +191,15 @@ func (j *joining) ended(peer int, err error) {
 func (j *joining) listen(over chan struct{}) {
 	tick := time.NewTicker(listenEach)
 	defer tick.Stop()
-	for {
+	for heard := false; ; {
 		select {
 		case <-over:
 			j.hear()
 			return
 		case <-tick.C:
-			if j.hear() {
+			if j.hear() && !heard {
+				heard = true
 				j.soon.Reset(lastLinks)
-				return
 			}
 		}
 	}
@@ -178,15 +215,29 @@ func (j *joining) hear() bool {
 	return j.told != nil
 }
 
-// learn takes the report from the error of a link, if it has one. The first one counts. The lock is
-// held.
+// learn takes the report from the error of a link, if it has one. The first one counts, but for
+// ranks that are lost: all are named. The lock is held.
 func (j *joining) learn(err error) {
 	f := &fault.Error{}
-	if j.told != nil || !errors.As(err, &f) || len(f.Left) == 0 {
+	if !errors.As(err, &f) || len(f.Left) == 0 {
 		return
 	}
-	if told, wrong := fault.ParseReport(f.Left, j.self, j.size); wrong == nil {
+	told, wrong := fault.ParseReport(f.Left, j.self, j.size)
+	if wrong != nil {
+		return
+	}
+	if j.told == nil {
 		j.told, j.why = told, f.Left
+	}
+	if told.Code != fault.PeerLost {
+		return
+	}
+	for _, rank := range told.Culprits() {
+		if j.lost[rank] == nil {
+			one := *told
+			one.Peer, one.Ranks = rank, nil
+			j.lost[rank] = &one
+		}
 	}
 }
 
@@ -224,11 +275,36 @@ func (j *joining) leave() {
 	}
 }
 
-// err combines all errors into one. What this rank lacks itself comes first, then what it was told.
+// err combines all errors into one. What this rank lacks itself comes first, then what it was told,
+// and then what it has found. All ranks that are lost are named.
 func (j *joining) err() error {
 	err := joinErrors(j.errs, j.group)
-	if err == nil || j.told == nil || lacks(err) {
+	if err == nil || lacks(err) {
 		return err
 	}
-	return j.told
+	if j.told != nil {
+		err = j.told
+	}
+	if !isDeath(err) {
+		return err
+	}
+	var all []*fault.Error
+	for rank, own := range j.errs {
+		if isDeath(own) {
+			one := &fault.Error{}
+			errors.As(own, &one)
+			named := *one
+			named.Peer = rank
+			all = append(all, &named)
+		}
+	}
+	for _, rank := range slices.Sorted(maps.Keys(j.lost)) {
+		if !isDeath(j.errs[rank]) {
+			all = append(all, j.lost[rank])
+		}
+	}
+	if f := (&fault.Error{}); errors.As(err, &f) && len(f.Culprits()) == len(all) {
+		return err
+	}
+	return fault.Lost(all)
 }

@@ -127,8 +127,9 @@ func (j *joining) await(ctx context.Context, word <-chan struct{}) error {
 				j.ended(peer, link.Err())
 			}
 		}
-		if err := j.err(); err != nil {
-			return err
+		if j.err() != nil {
+			j.survey()
+			return j.err()
 		}
 		switch {
 		case ctx.Err() == nil:

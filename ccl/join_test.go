@@ -3,6 +3,9 @@ package ccl_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,6 +83,48 @@ func TestJoinOfADeadRank(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestJoinOfDeadRanks has the processes of several ranks end before the others join: all name all of
+// them, also those that notice the end of one only.
+func TestJoinOfDeadRanks(t *testing.T) {
+	const ranks = 6
+	for _, transport := range []string{"shm", "tcp", "auto"} {
+		for _, dead := range [][]int{{1, 4}, {0, 1}, {1, 3, 5}, {0, 2, 3}} {
+			t.Run(fmt.Sprintf("%s %v", transport, dead), func(t *testing.T) {
+				t.Parallel()
+				opts := ccl.GroupOptions{Transport: transport}
+				all := nodesFor(t, ranks, opts.Transport)
+				endpoints, addresses := opened(t, all, opts)
+				for _, rank := range dead {
+					require.NoError(t, all[rank].Close())
+				}
+				begun := time.Now()
+				errs := outcomes(t, ranks, func(rank int) error {
+					if slices.Contains(dead, rank) {
+						return nil
+					}
+					time.Sleep(rand.N(50 * time.Millisecond))
+					ctx, cancel := context.WithTimeout(background, deadline)
+					defer cancel()
+					c, err := endpoints[rank].Join(ctx, addresses)
+					if err == nil {
+						err = ccl.Barrier(background, c)
+					}
+					return err
+				})
+				require.Less(t, time.Since(begun), deadline/2)
+				for rank, err := range errs {
+					var f *ccl.Error
+					if !slices.Contains(dead, rank) {
+						require.ErrorIs(t, err, ccl.PeerLost, "rank %d", rank)
+						require.True(t, errors.As(err, &f))
+						require.Equal(t, dead, f.Culprits(), "rank %d: %v", rank, err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/park"
@@ -46,7 +47,7 @@ func (c *Comm) named(peer int, err error) *fault.Error {
 	copied.Peer = peer
 	if parted {
 		if said, wrong := fault.ParseReport(f.Left, c.rank, c.size); wrong == nil {
-			copied.Text = joined(f.Text, said.Text)
+			copied.Text = strings.TrimPrefix(f.Text+": "+said.Text, ": ")
 		}
 	}
 	return &copied

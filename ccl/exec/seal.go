@@ -2,7 +2,6 @@ package exec
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -187,65 +186,15 @@ func (c *Comm) lose(err *fault.Error) {
 // held, and there is a loss.
 func (l *losses) all() *fault.Error {
 	ranks := slices.Sorted(maps.Keys(l.of))
-	if len(ranks) == 1 {
-		return l.of[ranks[0]].err
-	}
-	var texts []string
-	var who [][]int // by text
-	var all fault.Error
+	var errs []*fault.Error
 	for _, own := range []bool{true, false} {
 		for _, rank := range ranks {
-			one := l.of[rank]
-			if one.own != own {
-				continue
+			if one := l.of[rank]; one.own == own {
+				errs = append(errs, one.err)
 			}
-			if all.Code == fault.OK {
-				all = *one.err
-				all.Cause = nil
-			}
-			text := one.err.Text
-			if cause := one.err.Cause; cause != nil {
-				text = joined(text, fault.Text(cause))
-			}
-			at := slices.Index(texts, text)
-			if at < 0 {
-				at, texts, who = len(texts), append(texts, text), append(who, nil)
-			}
-			who[at] = append(who[at], rank)
 		}
 	}
-	all.Ranks, all.Peer, all.Text = ranks, ranks[0], ""
-	for i, text := range texts {
-		if i > 0 {
-			all.Text += "; "
-		}
-		all.Text += joined(listed(who[i]), text)
-	}
-	return &all
-}
-
-func joined(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + ": " + b
-}
-
-// listed names ranks: "rank 4", "ranks 1, 3".
-func listed(ranks []int) string {
-	text := ""
-	for i, rank := range ranks {
-		switch {
-		case len(ranks) == 1:
-			text = "rank "
-		case i == 0:
-			text = "ranks "
-		default:
-			text += ", "
-		}
-		text += fmt.Sprint(rank)
-	}
-	return text
+	return fault.Lost(errs)
 }
 
 // sealing is the driver's part of it.
@@ -373,7 +322,7 @@ func (l *losses) meanwhile(e *fault.Error) *fault.Error {
 		return e
 	}
 	more := *e
-	more.Text = strings.TrimPrefix(more.Text+"; meanwhile also lost: "+listed(l.later), "; ")
+	more.Text = strings.TrimPrefix(more.Text+"; meanwhile also lost: "+fault.Ranks(l.later), "; ")
 	return &more
 }
 

@@ -170,14 +170,31 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 	if told {
 		return nil, gone.process.left(s.Peer, gone.why)
 	}
-	p, err := f.reach(ctx, &a, &s)
-	if err != nil {
-		if why := transport.Why(ctx); len(why) > 0 {
-			f.excuse(&a, &s, why)
+	for {
+		p, err := f.reach(ctx, &a, &s)
+		if err != nil {
+			if why := transport.Why(ctx); len(why) > 0 {
+				f.excuse(&a, &s, why)
+			}
+			return nil, err
 		}
-		return nil, err
+		l, err := p.open(ctx, s)
+		if err == nil || !p.anew(err) || ctx.Err() != nil {
+			return l, err
+		}
+		select { // that attempt to connect was given up, but another one may come
+		case <-time.After(redialPause):
+		case <-ctx.Done():
+		}
 	}
-	return p.open(ctx, s)
+}
+
+// anew reports whether an error only says that a connection has ended: its process lives, and may
+// connect again.
+func (p *process) anew(err error) bool {
+	p.fabric.mu.Lock()
+	defer p.fabric.mu.Unlock()
+	return p.dead != nil && !p.ended && !p.fabric.closed && errors.Is(err, fault.PeerLost)
 }
 
 // parted is what a peer process has said of a session.
@@ -323,6 +340,9 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 		case <-changed:
 		case <-f.ended:
 		case <-ctx.Done():
+			if f.refuses(a) { // which counts, although nobody waits for it any more
+				return nil, errGone(s, a)
+			}
 			return nil, errMissing(ctx, s, fmt.Sprintf("its process %d %s", a.PID, missing))
 		case <-time.After(wait):
 		}
