@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"slices"
@@ -38,6 +39,7 @@ type joining struct {
 	told *fault.Error         // why another rank has given up
 	why  []byte               // that rank's report
 	lost map[int]*fault.Error // the ranks that reports call lost
+	dead map[int]*fault.Error // those that this rank has found dead when it looked for more
 	soon *time.Timer          // ends the attempts
 }
 
@@ -56,7 +58,7 @@ func (e *Endpoint) routed(peers []address, group *topo.Group) *joining {
 	j := &joining{self: e.cfg.Rank, size: n, peers: peers, group: group, fabrics: make([]transport.Fabric, n),
 		share: e.cfg.Share, note: e.cfg.Note, control: new(exec.Control), apart: e.apart,
 		tree: treeOf(group, e.cfg.Rank), links: make([]transport.Link, n), errs: make([]error, n),
-		lost: map[int]*fault.Error{}}
+		lost: map[int]*fault.Error{}, dead: map[int]*fault.Error{}}
 	for peer := range peers {
 		if peer != j.self {
 			j.fabrics[peer], j.errs[peer] = e.route(&peers[peer], group)
@@ -120,7 +122,10 @@ func (j *joining) connect(ctx context.Context, session func(peer int) transport.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group, listener sync.WaitGroup
-	j.soon = time.AfterFunc(time.Hour, func() { cancel(&transport.GivenUp{Why: j.reason()}) })
+	j.soon = time.AfterFunc(time.Hour, func() {
+		j.survey()
+		cancel(&transport.GivenUp{Why: j.reason()})
+	})
 	defer j.soon.Stop()
 	if slices.ContainsFunc(j.errs, final) {
 		j.soon.Reset(lastLinks)
@@ -152,26 +157,77 @@ func (j *joining) connect(ctx context.Context, session func(peer int) transport.
 }
 
 // survey follows the death of a rank: others may have died with it, which this rank has not
-// noticed, and all are to name the same. So all paths are made now. A rank that has been told of
-// the death knows whom the others call lost.
+// noticed, and all are to name the same. So all paths are made now, and those asked for that have
+// not answered. A rank that has been told of the death knows whom the others call lost.
 func (j *joining) survey() {
-	if !slices.ContainsFunc(j.errs, isDeath) {
+	j.mu.Lock()
+	if j.told != nil || !slices.ContainsFunc(j.errs, isDeath) {
+		j.mu.Unlock()
 		return
 	}
-	least, most := time.Now().Add(surveySpan), time.Now().Add(lastLinks)
-	for ; time.Now().Before(most) && !j.hear(); time.Sleep(surveyEach) {
-		opened := true
-		for _, link := range j.made {
-			opened = (len(j.links) > mostOpened || link.Open()) && opened
+	var pending []int
+	for peer, fabric := range j.fabrics {
+		link := j.links[peer]
+		if fabric != nil && j.errs[peer] == nil && (link == nil || j.size <= mostOpened && !link.Open()) {
+			pending = append(pending, peer)
 		}
-		if opened && time.Now().After(least) {
+	}
+	j.mu.Unlock()
+	least, most := time.Now().Add(surveySpan), time.Now().Add(lastLinks)
+	var asking sync.WaitGroup
+	for _, peer := range pending {
+		asking.Go(func() { j.bury(peer, j.ask(peer)) })
+	}
+	asking.Wait()
+	for ; time.Now().Before(most) && !j.hear(); time.Sleep(surveyEach) {
+		if j.opened() && time.Now().After(least) {
 			break
 		}
 	}
-	for peer, link := range j.links {
-		if link != nil && isDeath(link.Err()) {
-			j.errs[peer] = link.Err()
+	j.mu.Lock()
+	links := slices.Clone(j.links)
+	j.mu.Unlock()
+	for peer, link := range links {
+		if link != nil {
+			j.bury(peer, link.Err())
 		}
+	}
+}
+
+// opened has the paths of all links made, and reports whether all have been.
+func (j *joining) opened() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := true
+	for _, link := range j.made {
+		all = (j.size > mostOpened || link.Open()) && all
+	}
+	return all
+}
+
+// ask attempts to connect with a peer, without patience: the error says whether it is gone.
+func (j *joining) ask(peer int) error {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
+	defer cancel()
+	s := transport.Session{Rank: j.self, Peer: peer, Channels: 1}
+	rand.Read(s.ID[:])
+	fabric := j.fabrics[peer]
+	link, err := fabric.Connect(ctx, j.peers[peer].Fabrics[fabric.Name()], s)
+	if err == nil {
+		link.Close()
+	}
+	return err
+}
+
+// bury notes the death of a peer, if an error says that it has died.
+func (j *joining) bury(peer int, err error) {
+	f := &fault.Error{}
+	if isDeath(err) && errors.As(err, &f) {
+		named := *f
+		named.Peer = peer
+		j.mu.Lock()
+		j.dead[peer] = &named
+		j.mu.Unlock()
 	}
 }
 
@@ -255,7 +311,7 @@ func (j *joining) reason() []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f := &fault.Error{}
-	if errors.As(j.err(), &f) && f != j.told {
+	if errors.As(j.combined(), &f) && f != j.told {
 		return f.Report(j.self)
 	}
 	return j.why
@@ -278,6 +334,13 @@ func (j *joining) leave() {
 // err combines all errors into one. What this rank lacks itself comes first, then what it was told,
 // and then what it has found. All ranks that are lost are named.
 func (j *joining) err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.combined()
+}
+
+// combined is err with the lock held.
+func (j *joining) combined() error {
 	err := joinErrors(j.errs, j.group)
 	if err == nil || lacks(err) {
 		return err
@@ -285,25 +348,30 @@ func (j *joining) err() error {
 	if j.told != nil {
 		err = j.told
 	}
-	if !isDeath(err) {
+	first := &fault.Error{}
+	if !isDeath(err) || !errors.As(err, &first) {
 		return err
 	}
-	var all []*fault.Error
+	lost := map[int]*fault.Error{}
 	for rank, own := range j.errs {
-		if isDeath(own) {
-			one := &fault.Error{}
-			errors.As(own, &one)
-			named := *one
+		if f := (&fault.Error{}); isDeath(own) && errors.As(own, &f) {
+			named := *f
 			named.Peer = rank
-			all = append(all, &named)
+			lost[rank] = &named
 		}
 	}
+	maps.Copy(lost, j.dead)
+	own := slices.Sorted(maps.Keys(lost))
+	var all []*fault.Error
+	for _, rank := range own {
+		all = append(all, lost[rank])
+	}
 	for _, rank := range slices.Sorted(maps.Keys(j.lost)) {
-		if !isDeath(j.errs[rank]) {
+		if lost[rank] == nil {
 			all = append(all, j.lost[rank])
 		}
 	}
-	if f := (&fault.Error{}); errors.As(err, &f) && len(f.Culprits()) == len(all) {
+	if len(first.Culprits()) == len(all) {
 		return err
 	}
 	return fault.Lost(all)

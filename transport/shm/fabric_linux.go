@@ -262,7 +262,7 @@ func (f *Fabric) dials(peer id) bool { return bytes.Compare(f.self.ID[:], peer[:
 const (
 	firstProbe  = 40 * time.Millisecond
 	probePeriod = 300 * time.Millisecond
-	deniedSpan  = 500 * time.Millisecond
+	deniedSpan  = time.Second
 )
 
 // reach finds or makes the connection to a process. One side dials, the other waits for it, and

@@ -231,6 +231,9 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			if err := p.refusesStill(ctx); err != nil { // which counts, although nobody waits for it any more
+				return nil, p.noFirst(rank, err)
+			}
 			return nil, p.missing(ctx, rank, fmt.Sprintf(
 				"no connection from %s to this process at %s; "+
 					"it may not have come to make the group, or cannot reach these addresses (firewall, GOCCL_SOCKET_IFNAME)",
@@ -267,6 +270,17 @@ func (p *pair) refuses(ctx context.Context) (refused error) {
 		refused = err
 	}
 	return refused
+}
+
+// refusesStill is refuses after an attempt to connect has ended for want of time, or since others
+// have failed. Who has cancelled it is told so.
+func (p *pair) refusesStill(ended context.Context) error {
+	if context.Cause(ended) == context.Canceled {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(p.f.ctx, probePeriod)
+	defer cancel()
+	return p.refuses(ctx)
 }
 
 // broadcast wakes the threads that wait for changed. p.mu is held.
@@ -323,6 +337,9 @@ func (p *pair) dial(ctx context.Context, rank int) error {
 		if !sleep(ctx, p.f, pause) {
 			if caller.Err() == nil && !p.f.stopped() {
 				return nil // there is a connection, or was one: the caller looks again
+			}
+			if err := p.refusesStill(caller); err != nil {
+				return p.noFirst(rank, err)
 			}
 			return p.missing(ctx, rank, fmt.Sprintf(
 				"cannot connect to %s, and it has not connected to this process at %s; it may be gone, not have come to "+
