@@ -2,7 +2,9 @@ package ccl
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/member"
 	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/transport"
 )
 
 // Quorum says which part of a group may go on without the ranks that it has lost.
@@ -80,13 +83,74 @@ func (s *settling) lose(peer int, f *fault.Error) {
 		return
 	}
 	s.failed[peer] = f
-	if by := leftOutBy(f.Left, len(s.links)); by != nil {
-		s.broken = by
+	if s.take(f) {
 		return
 	}
 	report, err := fault.ParseReport(f.Left, s.c.origin.endpoint.cfg.Rank, len(s.links))
 	if err == nil && report.Code == fault.Mismatch && s.broken == nil && !s.without[peer] {
 		s.broken = report // what is not the same there is not the same here: nobody goes on
+	}
+}
+
+// take looks whether an error says that others went on without this rank. The lock is held.
+func (s *settling) take(err error) bool {
+	f := &fault.Error{}
+	if !errors.As(err, &f) {
+		return false
+	}
+	by := leftOutBy(f.Left, len(s.links))
+	if by != nil {
+		s.broken = by
+	}
+	return by != nil
+}
+
+// parting returns the session in which those that go on tell a rank that they have left out, which
+// may ask in any later call of Shrink: it has one for each call of its own.
+func (s *settling) parting(peer int) transport.Session {
+	id, _ := sessionOf(s.c.origin.addresses)
+	sum := sha256.Sum256(fmt.Append(id[:], "shrink left out"))
+	return transport.Session{ID: [16]byte(sum[:16]), Rank: s.c.origin.endpoint.cfg.Rank, Peer: peer, Channels: 1,
+		Key: s.key, OnUse: true}
+}
+
+// listenTo hears whether ranks that may have gone on have, after this part of the group might not.
+func (s *settling) listenTo(ctx context.Context, ranks []int) {
+	for _, peer := range ranks {
+		fabric := s.c.origin.fabrics[peer]
+		if fabric == nil {
+			continue
+		}
+		s.making.Go(func() {
+			link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch {
+			case err != nil:
+				s.take(err)
+			case s.over:
+				link.Close()
+			default:
+				s.echoes = append(s.echoes, link)
+			}
+			s.stir()
+		})
+	}
+}
+
+// part tells the lost ranks that may live that the others have gone on, whenever they ask.
+func (s *settling) part(why []byte) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(&transport.GivenUp{Why: why})
+	for _, peer := range member.Silent(s.lost, s.dead) {
+		fabric := s.c.origin.fabrics[peer]
+		if fabric == nil {
+			continue
+		}
+		link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
+		if err == nil {
+			link.Leave(why)
+		}
 	}
 }
 
@@ -138,8 +202,8 @@ func (s *settling) missing(ranks []int) string {
 	return text
 }
 
-// parting is what the ranks that go on tell those that they have left out.
-type parting struct {
+// goodbye is what the ranks that go on tell those that they have left out.
+type goodbye struct {
 	By    []int `json:"by"` // the first ones
 	Count int   `json:"count"`
 }
@@ -148,7 +212,7 @@ const mostListed = 32
 
 // farewell returns it as a text.
 func farewell(size int, lost []int) []byte {
-	p := parting{Count: size - len(lost)}
+	p := goodbye{Count: size - len(lost)}
 	for rank := 0; rank < size && len(p.By) < mostListed; rank++ {
 		if !slices.Contains(lost, rank) {
 			p.By = append(p.By, rank)
@@ -158,10 +222,10 @@ func farewell(size int, lost []int) []byte {
 	return text
 }
 
-// leftOutBy returns the error of a rank that reads a parting, which is not trusted; nil if it is
+// leftOutBy returns the error of a rank that reads a goodbye, which is not trusted; nil if it is
 // none.
 func leftOutBy(text []byte, size int) *fault.Error {
-	var p parting
+	var p goodbye
 	outside := func(rank int) bool { return rank < 0 || rank >= size }
 	if json.Unmarshal(text, &p) != nil || len(p.By) == 0 || len(p.By) > mostListed || p.Count < len(p.By) ||
 		p.Count > size || slices.ContainsFunc(p.By, outside) {

@@ -59,6 +59,43 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestLeftOutAfterAMissedQuorum: ranks that may not go on try again. By then the others have gone on,
+// and tell them, whichever of their calls it is.
+func TestLeftOutAfterAMissedQuorum(t *testing.T) {
+	const ranks = 5
+	most, few := []int{0, 1, 2}, []int{3, 4}
+	for _, transport := range []string{"shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			opts := ccl.GroupOptions{Transport: transport}
+			comms := join(t, nodes(t, ranks, ccl.NodeOptions{}), opts, "five")
+			ctx, cancel := context.WithTimeout(background, deadline)
+			defer cancel()
+			for range 2 {
+				among(t, ranks, few, func(rank int) error {
+					_, _, err := comms[rank].Shrink(ctx, most...)
+					require.ErrorContains(t, err, "may have gone on: ranks 0, 1, 2")
+					return nil
+				})
+			}
+			among(t, ranks, most, func(rank int) error {
+				_, _, err := comms[rank].Shrink(ctx, few...)
+				return err
+			})
+			for range 2 {
+				among(t, ranks, few, func(rank int) error {
+					_, _, err := comms[rank].Shrink(ctx)
+					var f *ccl.Error
+					require.ErrorIs(t, err, ccl.PeerLeft)
+					require.ErrorAs(t, err, &f)
+					require.Equal(t, most, f.Culprits())
+					require.ErrorContains(t, err, "left out by ranks 0, 1, 2")
+					return nil
+				})
+			}
+		})
+	}
+}
+
 // TestMajority: two halves leave each other out. That with the lowest rank goes on, and the other
 // one only if it is told to.
 func TestMajority(t *testing.T) {

@@ -152,6 +152,7 @@ type settling struct {
 
 	mu     sync.Mutex
 	links  []transport.Link
+	echoes []transport.Link // by which those that may have gone on say that they have
 	inbox  []letter
 	failed []*fault.Error // by peer: it is lost
 	proven []bool         // by peer: it is dead
@@ -266,6 +267,7 @@ func (s *settling) connect() {
 			s.stir()
 		})
 	}
+	s.listenTo(ctx, s.silent)
 }
 
 // hear takes a message. A goroutine of a transport calls it.
@@ -378,6 +380,9 @@ func (s *settling) failures() (lost []bool, broken *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lost = make([]bool, len(s.links))
+	for _, link := range s.echoes {
+		s.take(link.Err())
+	}
 	for peer, link := range s.links {
 		if link != nil && s.failed[peer] == nil {
 			f := &fault.Error{}
@@ -404,6 +409,9 @@ func (s *settling) say(messages []*agree.Message) {
 func (s *settling) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, link := range s.echoes {
+		link.Open()
+	}
 	for peer, link := range s.links {
 		if link == nil || !link.Open() {
 			continue
@@ -503,8 +511,12 @@ func (s *settling) end() {
 		why = nil
 	}
 	s.cancel(&transport.GivenUp{Why: toLost}) // ends the attempts to connect with ranks that have not come
+	if s.gave == nil {
+		s.part(toLost)
+	}
 	s.mu.Lock()
 	s.over, s.parts = true, [2][]byte{why, toLost}
+	closeLinks(s.echoes)
 	for peer, link := range s.links {
 		if link != nil {
 			s.leave(peer, link)
