@@ -16,10 +16,10 @@ import (
 )
 
 // Only an attempt shows whether the system lets two processes share memory. Where it does not, both
-// know it, and no rank may go on as if it did: plans and windows depend on which ranks share memory.
-// So no rank leaves Join before all have all their links. Those that are refused give up and say
-// why, as in any failure; all ranks then join a second time, in another session, in which no
-// processes share memory.
+// know it, and no rank may go on as if it did: plans and windows depend on which ranks share
+// memory. So no rank leaves Join before all have all their links. Those that are refused give up
+// and say why, as in any failure; all ranks then join a second time, in another session, in which
+// no processes share memory.
 
 // tree is the ranks of a group as a tree, whose nodes on one host are together. Along it the ranks
 // tell each other that they are linked.

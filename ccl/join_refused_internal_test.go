@@ -40,8 +40,8 @@ func TestTree(t *testing.T) {
 
 var refusals = flag.Int("refusals", 16, "groups of TestRefusedAtRandom")
 
-// sandboxed opens the ranks of a group, of hosts as topo.OnHosts has them. Where denied says so, the
-// first rank may not connect to the second one by shared memory.
+// sandboxed opens the ranks of a group, of hosts as topo.OnHosts has them. Where denied says so,
+// the first rank may not connect to the second one by shared memory.
 func sandboxed(t *testing.T, hosts []int, opts GroupOptions, denied func(from, to int) bool) ([]*Endpoint, [][]byte) {
 	t.Helper()
 	ranks := map[string]int{} // by the address of their shared memory

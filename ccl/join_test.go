@@ -86,8 +86,8 @@ func TestJoinOfADeadRank(t *testing.T) {
 	}
 }
 
-// TestJoinOfDeadRanks has the processes of several ranks end before the others join: all name all of
-// them, also those that notice the end of one only.
+// TestJoinOfDeadRanks has the processes of several ranks end before the others join: all name all
+// of them, also those that notice the end of one only.
 func TestJoinOfDeadRanks(t *testing.T) {
 	const ranks = 6
 	for _, transport := range []string{"shm", "tcp", "auto"} {

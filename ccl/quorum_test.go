@@ -59,8 +59,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestLeftOutAfterAMissedQuorum: ranks that may not go on try again. By then the others have gone on,
-// and tell them, whichever of their calls it is.
+// TestLeftOutAfterAMissedQuorum: ranks that may not go on try again. By then the others have gone
+// on, and tell them, whichever of their calls it is.
 func TestLeftOutAfterAMissedQuorum(t *testing.T) {
 	const ranks = 5
 	most, few := []int{0, 1, 2}, []int{3, 4}

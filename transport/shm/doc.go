@@ -18,9 +18,9 @@
 // # Connections
 //
 // Two processes share one unix connection (SOCK_SEQPACKET, abstract name). The process with the
-// smaller id dials it when the first session needs it. It carries the descriptors of the segments;
-// it never carries payload. One goroutine reads it and calls the handlers of control messages,
-// another one sends control messages.
+// smaller id dials it when the first session needs it, and the other one if the first may not. It
+// carries the descriptors of the segments; it never carries payload. One goroutine reads it and
+// calls the handlers of control messages, another one sends control messages.
 //
 // The death of the peer ends the connection, unless a forked child of the peer has a copy of it. So
 // a third goroutine waits for the end of the process itself, by a descriptor of it (pidfd). Such a

@@ -256,8 +256,8 @@ func (f *Fabric) saidOf(k sessionKey) []byte {
 // and the other one only where it may not.
 func (f *Fabric) dials(peer id) bool { return bytes.Compare(f.self.ID[:], peer[:]) < 0 }
 
-// The side that waits to be dialled tries itself, at first after firstProbe, then after pauses of up
-// to probePeriod: the other one may be gone, or may not connect. If neither may, that is certain
+// The side that waits to be dialled tries itself, at first after firstProbe, then after pauses of
+// up to probePeriod: the other one may be gone, or may not connect. If neither may, that is certain
 // after deniedSpan.
 const (
 	firstProbe  = 40 * time.Millisecond

@@ -118,8 +118,8 @@ func TestStrangersCostNoMemory(t *testing.T) {
 	require.Nil(t, a.pool)
 }
 
-// TestAnotherUser connects as another user, who is told, since a peer has to know that memory cannot
-// be shared. The connection is closed and no pool is made.
+// TestAnotherUser connects as another user, who is told, since a peer has to know that memory
+// cannot be shared. The connection is closed and no pool is made.
 func TestAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can connect as another user")

@@ -26,8 +26,8 @@ type Options struct {
 	// Track must be quick and may be called by any thread.
 	Track func(fd int, open bool)
 
-	// Deny, if set, is asked before this process connects to the one with an address. An error counts
-	// as that of the system: tests make a sandbox of it.
+	// Deny, if set, is asked before this process connects to the one with an address. An error
+	// counts as that of the system: tests make a sandbox of it.
 	Deny func(peer []byte) error
 
 	blind  bool  // tests: as if the kernel told nothing of processes

@@ -118,7 +118,8 @@ func TestProtocolDocumentsConstants(t *testing.T) {
 		"MaxControl": transport.MaxControl, "mostUnheard": mostUnheard,
 		"MaxShare": transport.MaxShare, "MaxNote": transport.MaxNote,
 		"maxHandshakes": maxHandshakes, "helloSpan": helloSpan, "handshakeSpan": handshakeSpan,
-		"sendSpan": sendSpan, "endSpan": endSpan, "probePeriod": probePeriod,
+		"sendSpan": sendSpan, "endSpan": endSpan, "firstProbe": firstProbe, "probePeriod": probePeriod,
+		"deniedSpan": deniedSpan,
 	} {
 		want[name] = fmt.Sprint(value)
 	}

@@ -30,8 +30,8 @@ func twoOf(t *testing.T, firstDenied, secondDenied bool) (first, second *Fabric)
 	return first, second
 }
 
-// TestRefused has processes that may not connect, and come at the same time or not: two of which one
-// may are linked, and if none may, both say so, also for later sessions, which fail at once.
+// TestRefused has processes that may not connect, and come at the same time or not: two of which
+// one may are linked, and if none may, both say so, also for later sessions, which fail at once.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ first, second bool }{{true, false}, {false, true}, {true, true}} {
 		for _, late := range []string{"", "first", "second"} {
@@ -98,8 +98,8 @@ func TestRefusedLater(t *testing.T) {
 	require.ErrorContains(t, err, "refuses this one")
 }
 
-// TestRefusedAtRandom has the two come at random moments around the one at which the other gives up:
-// both are linked, or both are refused.
+// TestRefusedAtRandom has the two come at random moments around the one at which the other gives
+// up: both are linked, or both are refused.
 func TestRefusedAtRandom(t *testing.T) {
 	for try := range 30 {
 		t.Run(fmt.Sprint(try), func(t *testing.T) {
