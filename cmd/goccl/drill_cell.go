@@ -74,7 +74,12 @@ func (c drillCell) culprits() (all []int) {
 }
 
 // host returns where a rank runs.
-func (c drillCell) host(rank int) int { return 2 * rank / c.Ranks }
+func (c drillCell) host(rank int) int {
+	if faultNamed(c.Fault).lone {
+		return min(rank, 1)
+	}
+	return 2 * rank / c.Ranks
+}
 
 // elements returns the length of the vector. The groups of 3 ranks have short ones, which travel at
 // once; those of 6 have long ones, which run in pieces.

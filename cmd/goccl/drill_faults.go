@@ -44,6 +44,7 @@ type drillFault struct {
 	wire      bool                             // it is one of a path, and not of a rank
 	deaths    int                              // how many ranks have it; 0 for one
 	relay     bool                             // TCP passes through relays
+	lone      bool                             // of two hosts, one has rank 0 only
 	// cast changes what a rank is told, which is one round.
 	cast func(s *stage, rank int, spec *drillSpec, opts *ccl.Options)
 	// act makes the fault happen, after all ranks were told to begin, and returns when all have

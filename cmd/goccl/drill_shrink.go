@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/tests/hosts"
 )
 
 // partShrink is the part of a rank that does rounds until one fails, and then goes on with the
@@ -21,29 +22,8 @@ const partShrink = "shrink"
 func shrinkFaults() []*drillFault {
 	once := func(coll dtype.Collective) bool { return coll == dtype.AllReduce }
 	return []*drillFault{
-		{
-			name: "partition", doc: "the wire between two hosts drops everything, and all ranks shrink the group",
-			roads: []string{roadHosts}, applies: once, wire: true,
-			cast: func(_ *stage, _ int, spec *drillSpec, opts *ccl.Options) {
-				spec.Part, opts.PeerTimeout = partShrink, peerTimeout
-			},
-			act: silence, undo: func(s *stage) { command("ip", "link", "set", s.port(), "up") },
-			expects: func(s *stage, rank int) *expectation {
-				var first []int // the ranks of the first host: more than half of them, or half with rank 0
-				for other := range s.cell.Ranks {
-					if s.cell.host(other) == 0 {
-						first = append(first, other)
-					}
-				}
-				if slices.Contains(first, rank) {
-					return &expectation{}
-				}
-				// The round may fail later than the wire, and shrink waits for those that are
-				// silent.
-				return &expectation{codes: codes(fault.PeerLost), culprits: first, within: peerTimeout + 2*moreLimit,
-					evidence: regexp.MustCompile(`may have gone on`)}
-			},
-		},
+		partition("partition", "the wire between two hosts drops everything, and all ranks shrink the group", false,
+			silence, func(s *stage) { command("ip", "link", "set", s.port(), "up") }),
 		{
 			name: "wake-after-shrink", doc: "one rank is stopped; the others go on without it, and then it wakes",
 			applies: once,
@@ -77,6 +57,57 @@ func shrinkFaults() []*drillFault {
 				return &expectation{codes: codes(fault.PeerLeft), culprits: s.others, within: deathLimit,
 					evidence: regexp.MustCompile(`left out by ranks`), former: true}
 			},
+		},
+		partition("partition-lone", "the same, and one host has rank 0 only", true,
+			silence, func(s *stage) { command("ip", "link", "set", s.port(), "up") }),
+		partition("partition-one-way", "the wire drops what goes to one of the hosts", false,
+			func(s *stage) error {
+				if err := s.somewhere(); err != nil {
+					return err
+				}
+				s.event = time.Now()
+				if err := s.leadAstray("02:00:00:00:ff:ff"); err != nil {
+					return err
+				}
+				return s.await(wordEnded, s.everyone()...)
+			},
+			func(s *stage) { s.leadAstray(hosts.MAC(s.lane, 1)) }),
+	}
+}
+
+// leadAstray has host 0 send what is for host 1 to a hardware address. Host 1 sends as before.
+func (s *stage) leadAstray(to string) error {
+	network := hosts.Network{Wires: make([]hosts.Wire, s.lane+1)}
+	return command("ip", "-n", hosts.Host(0), "neigh", "replace", network.Address(s.lane, 1), "lladdr", to,
+		"dev", hosts.Interface(s.lane), "nud", "permanent")
+}
+
+// partition returns a fault of the wire between two hosts whose ranks shrink the group then. The
+// larger part goes on, or half of the ranks with the lowest one.
+func partition(name, doc string, lone bool, act func(*stage) error, undo func(*stage)) *drillFault {
+	return &drillFault{
+		name: name, doc: doc, roads: []string{roadHosts}, wire: true, lone: lone,
+		applies: func(coll dtype.Collective) bool { return coll == dtype.AllReduce },
+		cast: func(_ *stage, _ int, spec *drillSpec, opts *ccl.Options) {
+			spec.Part, opts.PeerTimeout = partShrink, peerTimeout
+		},
+		act: act, undo: undo,
+		expects: func(s *stage, rank int) *expectation {
+			var parts [2][]int
+			for other := range s.cell.Ranks {
+				host := s.cell.host(other)
+				parts[host] = append(parts[host], other)
+			}
+			most := parts[0]
+			if len(parts[1]) > len(parts[0]) {
+				most = parts[1]
+			}
+			if slices.Contains(most, rank) {
+				return &expectation{}
+			}
+			// The round may fail later than the wire, and shrink waits for those that are silent.
+			return &expectation{codes: codes(fault.PeerLost), culprits: most, within: peerTimeout + 2*moreLimit,
+				evidence: regexp.MustCompile(`may have gone on`)}
 		},
 	}
 }

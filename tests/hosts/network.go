@@ -85,4 +85,5 @@ func (n *Network) prefix(wire int) string {
 	return "/24"
 }
 
-func mac(wire, host int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", wire, 1+host) }
+// MAC returns the hardware address of a host on a wire.
+func MAC(wire, host int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", wire, 1+host) }

@@ -90,11 +90,11 @@ func (n *Network) bridge(wire int) error {
 	var neighbours strings.Builder
 	for host := range n.Hosts {
 		fmt.Fprintf(&neighbours, "neigh add %s lladdr %s dev %s nud permanent\n",
-			n.Address(wire, host), mac(wire, host), eth)
+			n.Address(wire, host), MAC(wire, host), eth)
 	}
 	for host := range n.Hosts {
 		name, port := Host(host), fmt.Sprintf("port%d.%d", wire, host)
-		err := run("", "ip link add "+port+" type veth peer name "+eth+" address "+mac(wire, host)+" netns "+name)
+		err := run("", "ip link add "+port+" type veth peer name "+eth+" address "+MAC(wire, host)+" netns "+name)
 		if err == nil {
 			err = n.address(wire, host)
 		}
