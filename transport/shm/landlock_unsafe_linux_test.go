@@ -41,8 +41,8 @@ func startSandboxed(t *testing.T, cmd *exec.Cmd) {
 	require.NoError(t, <-started)
 }
 
-// TestLandlock has a process that may not connect to this one. This one may connect to it, unless it
-// is in a sandbox, too: then both say that they are refused.
+// TestLandlock has a process that may not connect to this one. This one may connect to it, unless
+// it is in a sandbox, too: then both say that they are refused.
 func TestLandlock(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		for try := range 4 { // which of the two dials is chance
