@@ -37,26 +37,40 @@ func TestRefused(t *testing.T) {
 		for _, late := range []string{"", "first", "second"} {
 			t.Run(fmt.Sprintf("%v %v %s late", tt.first, tt.second, late), func(t *testing.T) {
 				t.Parallel()
-				a, b := twoOf(t, tt.first, tt.second)
-				for number := range 2 {
-					begun := time.Now()
-					la, lb, ea, eb := lagging(t, a, b, number, late)
-					if tt.first && tt.second {
-						isRefused(t, ea)
-						isRefused(t, eb)
-						if number > 0 {
-							require.Less(t, time.Since(begun), lag+deniedSpan/2)
-						}
-						continue
+				none := tt.first && tt.second
+				for try := 0; ; try++ {
+					a, b := twoOf(t, tt.first, tt.second)
+					refused := meetTwice(t, a, b, late)
+					if refused == none {
+						return
 					}
-					require.NoError(t, ea)
-					require.NoError(t, eb)
-					require.NoError(t, la.Close())
-					require.NoError(t, lb.Close())
+					// A machine may be too busy for the one that may connect to do so in time.
+					require.False(t, none || try == 3, "refused: %v", refused)
 				}
 			})
 		}
 	}
+}
+
+// meetTwice links two processes and then once more, and reports whether both are refused. If they
+// are, the second time is short.
+func meetTwice(t *testing.T, a, b *Fabric, late string) (refused bool) {
+	for number := range 2 {
+		begun := time.Now()
+		la, lb, ea, eb := lagging(t, a, b, number, late)
+		before := refused
+		if refused = ea != nil || eb != nil; refused {
+			isRefused(t, ea)
+			isRefused(t, eb)
+			if before {
+				require.Less(t, time.Since(begun), lag+deniedSpan/2)
+			}
+			continue
+		}
+		require.NoError(t, la.Close())
+		require.NoError(t, lb.Close())
+	}
+	return refused
 }
 
 const lag = 100 * time.Millisecond
