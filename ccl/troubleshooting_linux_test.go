@@ -110,13 +110,14 @@ var troubles = []struct {
 			func(s *scene) []error {
 				c := s.group("shm")
 				return s.ranks(func(rank int) error {
-					call := recvCall(5, 1-rank, 8)
-					if rank == 0 {
-						call = s.late(call)
+					if rank == 1 {
+						c[1].Do(background, recvCall(5, 0, 8)) // ends when it is aborted
+						return nil
 					}
-					_, err := c[rank].DoSlice(call, settled)
-					return err
-				})[:1]
+					time.Sleep(settled)
+					defer c[1].Abort("this is enough")
+					return c[0].Do(background, s.late(recvCall(5, 1, 8)))
+				})
 			}},
 		{"a program waits for a part of the time", "Nothing has failed: wait again.", func(s *scene) []error {
 			c := s.group("shm")

@@ -323,7 +323,7 @@ func (f *Fabric) reach(ctx context.Context, a *address, s *transport.Session) (*
 			if again == nil {
 				return p, err
 			}
-			if first {
+			if first && ctx.Err() == nil { // an attempt that ends with ctx says less than an answer before it
 				missing = "has not answered: " + again.Error()
 			}
 			next = time.Now().Add(pause)
