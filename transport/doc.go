@@ -5,10 +5,10 @@
 // another rank of that group and carries numbered Channels, each a bounded queue of fragments in
 // both directions.
 //
-// Every path has these three. Four more interfaces are optional, since only some paths do what they
-// are for: the events of a Poller come from the kernel, a Lender lends memory of the peer, and a
-// Registrar with its Gatherers sends from memory where it lies. What a fabric, a link or a channel
-// is, it stays: the executor asks once, when a group begins. What wraps a fabric is the same as
+// Every path has these three. Five more interfaces are optional, since only some paths do what they
+// are for: the events of a Poller come from the kernel, a Lender lends memory of the peer, a
+// Registrar with its Gatherers sends from memory where it lies, and processes that are in no group
+// yet knock at a Door. What a fabric, a link or a channel is, it stays: the executor asks once, when a group begins. What wraps a fabric is the same as
 // what it wraps (package faulty has the test).
 //
 // # Fragments

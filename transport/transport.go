@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"time"
 
@@ -221,4 +222,15 @@ type Poller interface {
 	// leaves all the same, although perhaps no thread polls for a long time. It is cheap where
 	// everything has left.
 	Leave()
+}
+
+// Door is a Fabric at which processes knock that no session joins it with yet.
+type Door interface {
+	// Admit has visit called for each process that knocks from now on, in a goroutine of its own;
+	// visit owns the connection. Before, and with nil, visitors are turned away.
+	Admit(visit func(net.Conn))
+	// Knock connects with the process that has the given address. Both sides have proven that they
+	// know it, and what fabrics prove otherwise. What is read and written is protected as fragments
+	// are. Close of the fabric ends the connection.
+	Knock(ctx context.Context, peer []byte) (net.Conn, error)
 }

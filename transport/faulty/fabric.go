@@ -15,29 +15,60 @@ type fabric struct {
 	doorbell *park.Doorbell
 }
 
-// Wrap returns a fabric around inner, whose process has the given doorbell. It is a Poller and a
-// Registrar where inner is; so are its links Lenders and its channels Gatherers.
+// Wrap returns a fabric around inner, whose process has the given doorbell. It is a Poller, a
+// Registrar and a Door where inner is; so are its links Lenders and its channels Gatherers. What
+// visitors say is not disturbed.
 func (n *Network) Wrap(inner transport.Fabric, doorbell *park.Doorbell) transport.Fabric {
+	type (
+		poller    struct{ transport.Poller }
+		registrar struct{ transport.Registrar }
+		door      struct{ transport.Door }
+	)
 	f := &fabric{n, inner, doorbell}
-	poller, polls := inner.(transport.Poller)
-	registrar, registers := inner.(transport.Registrar)
+	p, polls := inner.(transport.Poller)
+	r, registers := inner.(transport.Registrar)
+	d, admits := inner.(transport.Door)
 	switch {
+	case polls && registers && admits:
+		return struct {
+			*fabric
+			poller
+			registrar
+			door
+		}{f, poller{p}, registrar{r}, door{d}}
 	case polls && registers:
 		return struct {
 			*fabric
-			transport.Poller
-			transport.Registrar
-		}{f, poller, registrar}
+			poller
+			registrar
+		}{f, poller{p}, registrar{r}}
+	case polls && admits:
+		return struct {
+			*fabric
+			poller
+			door
+		}{f, poller{p}, door{d}}
+	case registers && admits:
+		return struct {
+			*fabric
+			registrar
+			door
+		}{f, registrar{r}, door{d}}
 	case polls:
 		return struct {
 			*fabric
-			transport.Poller
-		}{f, poller}
+			poller
+		}{f, poller{p}}
 	case registers:
 		return struct {
 			*fabric
-			transport.Registrar
-		}{f, registrar}
+			registrar
+		}{f, registrar{r}}
+	case admits:
+		return struct {
+			*fabric
+			door
+		}{f, door{d}}
 	}
 	return f
 }

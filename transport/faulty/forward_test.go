@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"reflect"
@@ -35,6 +36,7 @@ var (
 		"Registrar": reflect.TypeFor[transport.Registrar](),
 		"Lender":    reflect.TypeFor[transport.Lender](),
 		"Gatherer":  reflect.TypeFor[transport.Gatherer](),
+		"Door":      reflect.TypeFor[transport.Door](),
 	}
 )
 
@@ -69,10 +71,11 @@ func TestForwards(t *testing.T) {
 	for _, yes := range []bool{true, false} {
 		c := &calls{yes: yes}
 		f, l, ch := &innerFabric{calls: c}, &innerLink{calls: c}, &innerChannel{c}
-		p, r, d, g := &innerPoller{c}, &innerRegistrar{c}, &innerLender{c}, &innerGatherer{c}
+		p, r, d, g, k := &innerPoller{c}, &innerRegistrar{c}, &innerLender{c}, &innerGatherer{c}, &innerDoor{c}
 		type (
 			polls        struct{ *innerPoller }
 			registers    struct{ *innerRegistrar }
+			admits       struct{ *innerDoor }
 			plainFabric  struct{ *innerFabric }
 			plainLink    struct{ *innerLink }
 			plainChannel struct{ *innerChannel }
@@ -92,6 +95,26 @@ func TestForwards(t *testing.T) {
 				polls
 				registers
 			}{plainFabric{f}, polls{p}, registers{r}},
+			struct {
+				plainFabric
+				admits
+			}{plainFabric{f}, admits{k}},
+			struct {
+				plainFabric
+				polls
+				admits
+			}{plainFabric{f}, polls{p}, admits{k}},
+			struct {
+				plainFabric
+				registers
+				admits
+			}{plainFabric{f}, registers{r}, admits{k}},
+			struct {
+				plainFabric
+				polls
+				registers
+				admits
+			}{plainFabric{f}, polls{p}, registers{r}, admits{k}},
 		}
 		links := []transport.Link{plainLink{l}, struct {
 			plainLink
@@ -148,7 +171,7 @@ func (c *calls) check(t *testing.T, of reflect.Type, inner, outer any) {
 			var with []any
 			for k := range m.Type.NumIn() {
 				in = append(in, c.sample(m.Type.In(k)))
-				with = append(with, in[k].Interface())
+				with = append(with, value(in[k].Interface()))
 			}
 			c.made, c.with = nil, nil
 			out := reflect.ValueOf(outer).MethodByName(m.Name).Call(in)
@@ -179,6 +202,12 @@ func (c *calls) sample(of reflect.Type) reflect.Value {
 	switch {
 	case of == reflect.TypeFor[error]():
 		v.Set(reflect.ValueOf(errSample))
+	case of == reflect.TypeFor[context.Context]():
+		v.Set(reflect.ValueOf(context.Background()))
+	case of == reflect.TypeFor[net.Conn]():
+		v.Set(reflect.ValueOf(net.Conn(&net.TCPConn{})))
+	case of == reflect.TypeFor[func(net.Conn)]():
+		v.Set(reflect.ValueOf(c.visit))
 	case of == reflect.TypeFor[netip.Addr]():
 		v.Set(reflect.ValueOf(netip.IPv6Loopback()))
 	case of.Kind() == reflect.Bool:
@@ -210,7 +239,20 @@ func (c *calls) sample(of reflect.Type) reflect.Value {
 
 func (c *calls) note(name string, with ...any) {
 	c.made = append(c.made, name)
+	for i := range with {
+		with[i] = value(with[i])
+	}
 	c.with = append(c.with, append([]any(nil), with...))
+}
+
+func (*calls) visit(net.Conn) {}
+
+// value returns what is compared of an argument: of a function only where it is.
+func value(of any) any {
+	if v := reflect.ValueOf(of); v.Kind() == reflect.Func {
+		return v.Pointer()
+	}
+	return of
 }
 
 // answer notes a call, and returns a sample.
@@ -246,6 +288,13 @@ type innerRegistrar struct{ *calls }
 
 func (r *innerRegistrar) Pin(memory []byte) error   { return answer[error](r.calls, "Pin", memory) }
 func (r *innerRegistrar) Unpin(memory []byte) error { return answer[error](r.calls, "Unpin", memory) }
+
+type innerDoor struct{ *calls }
+
+func (d *innerDoor) Admit(visit func(net.Conn)) { d.note("Admit", visit) }
+func (d *innerDoor) Knock(ctx context.Context, peer []byte) (net.Conn, error) {
+	return answer[net.Conn](d.calls, "Knock", ctx, peer), errSample
+}
 
 type innerLink struct {
 	*calls

@@ -76,6 +76,11 @@
 //
 // The secret in Options.SecretFile is mixed into those of all processes, so addresses alone are not
 // enough.
+//
+// A process that knocks (transport.Door) was given the address of this one, which does not know it:
+// both prove that they know the secret of this address, and that of Options.SecretFile. What they
+// say then has no frames.
+//
 // With Options.TLS the handshake and all frames are records of TLS 1.3. Each process has a
 // certificate of its own, whose hash is in its address; no other certificate is accepted. Encrypted
 // bytes that the socket does not take wait in the connection, at most those of one frame.

@@ -24,7 +24,8 @@ import (
 // events, instead of trying each.
 const scanAbove = 3
 
-// Fabric joins this process to others by TCP. It implements transport.Fabric and transport.Poller.
+// Fabric joins this process to others by TCP. It implements transport.Fabric, transport.Poller
+// and transport.Door.
 type Fabric struct {
 	opts      Options
 	secret    []byte // that of Options.SecretFile
@@ -51,6 +52,7 @@ type Fabric struct {
 	hellos    atomic.Uint64                  // handshakes whose order counts (outdated)
 	dials     chan struct{}                  // one element for each pair that is dialled for the first time
 	lack      atomic.Pointer[transport.Lack] // what accepting connections lacks; nil for nothing
+	visits    atomic.Pointer[func(net.Conn)] // what Admit was given; nil for nothing
 
 	trips func(int, *pathInfo) (shortest, smoothed time.Duration) // pathTrips, but for tests
 	now   func() time.Time                                        // time.Now, but for tests
@@ -67,6 +69,7 @@ type Fabric struct {
 var (
 	_ transport.Fabric = (*Fabric)(nil)
 	_ transport.Poller = (*Fabric)(nil)
+	_ transport.Door   = (*Fabric)(nil)
 )
 
 var errFabricClosed = fault.New(fault.Closed, "tcp: the fabric was closed")

@@ -40,6 +40,7 @@ const (
 	helloProbe   = 3 // a measurement of the path; no connection follows
 	helloJoin    = 4 // a further socket of a connection
 	helloControl = 5 // its control socket
+	helloKnock   = 6 // a visit: no pair, no frames (knock.go)
 
 	helloReversed = 1 << 7 // added to a kind: the dialer has the larger id
 )
@@ -66,7 +67,7 @@ func makeHello(kind byte, dialer, acceptor *[16]byte, e epoch, other nonce) *hel
 
 func (h *hello) valid() bool {
 	return string(h[:len(helloMagic)]) == helloMagic && h[len(helloMagic)] == protocol &&
-		h.kind() >= helloFirst && h.kind() <= helloControl && int(*h.limit()) < len(segments)
+		h.kind() >= helloFirst && h.kind() <= helloKnock && int(*h.limit()) < len(segments)
 }
 
 // limit is where the hello has the limit of segments that the connection was made with.
@@ -88,6 +89,7 @@ type greeting struct {
 	nonce   nonce
 	span    span
 	probe   bool  // no connection follows
+	visit   bool  // likewise: somebody knocks
 	join    *conn // a socket for this connection follows
 	control bool  // it is the control socket
 	taken   bool  // of the side with the larger id: taken must follow

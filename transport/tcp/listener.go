@@ -136,6 +136,10 @@ func (f *Fabric) welcome(g *guest) {
 		g.nc.Close()
 		return
 	}
+	if said.visit {
+		f.receive(g.nc)
+		return
+	}
 	if said.control {
 		said.join.serveControl(g.nc)
 		return
@@ -161,6 +165,9 @@ func (f *Fabric) authenticate(g *guest) (p *pair, said greeting, err error) {
 	heard := f.hellos.Add(1)
 	f.waiting.Add(g)
 	g.nc.SetDeadline(deadline)
+	if h.kind() == helloKnock {
+		return nil, greeting{visit: true}, f.admits(g, h)
+	}
 	if p = f.wanted(g.ctx, h); p != nil && g.nc.certificate() != p.peer.certificate {
 		err = errStranger
 	} else if p != nil {
