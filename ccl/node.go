@@ -51,6 +51,7 @@ type Node struct {
 	noRDMA  error                       // why RDMA could not be opened, when it was last tried
 
 	noMemory error // why no memory is shared any more: it was refused between this process and a peer
+	door     door  // of newcomers
 }
 
 // NewNode makes the Node of a process. Transports are opened for the first group that may use them.
@@ -193,6 +194,9 @@ func (n *Node) fabricsFor(cfg *Config) (fabrics []transport.Fabric, lacking stri
 			}
 		}
 		fabrics = append(fabrics, fabric)
+	}
+	if d, ok := n.fabrics["tcp"].(transport.Door); ok {
+		n.door.open(d)
 	}
 	return fabrics, lacking, nil
 }

@@ -2,9 +2,7 @@ package ccl
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,33 +34,17 @@ const (
 	lookSpan  = 60 * time.Millisecond
 )
 
-// mayGoOn returns an error if this part of the group may not go on without the lost ranks. All
-// ranks of the part find the same, since they have settled what it depends on.
-func (s *settling) mayGoOn(ctx context.Context) error {
-	for look := 0; ; look++ {
-		switch {
-		case s.quorum.Allows(len(s.links), s.lost, s.dead):
-			return nil
-		case look == moreLooks:
-			s.silent, s.agreed = member.Silent(s.lost, s.dead), true
-			return s.tooFew()
-		}
-		select {
-		case <-time.After(lookSpan):
-		case <-ctx.Done(): // which settle reports
-		}
-		if err := s.settle(ctx, false); err != nil {
-			return err
-		}
-	}
-}
-
 // tooFew returns the error of a part that may not go on.
 func (s *settling) tooFew() error {
-	all, silent := len(s.links), member.Silent(s.lost, s.dead)
-	left := all - len(s.lost)
-	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(s.dead))
-	if 2*left == all-len(s.dead) {
+	lost, dead := s.change.Lost()
+	if s.grows() {
+		return s.lostFormer(lost)
+	}
+	all, silent := len(s.links), member.Silent(lost, dead)
+	s.silent = silent
+	left := all - len(lost)
+	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(dead))
+	if 2*left == all-len(dead) {
 		text = fmt.Sprintf("half of the %d ranks that may live are left here, and the lowest one is not", 2*left)
 	}
 	if s.quorum != Majority {
@@ -76,48 +58,16 @@ func (s *settling) tooFew() error {
 			"not, shrink with another quorum", text, listed(silent))}
 }
 
-// lose notes that a peer is lost. The lock is held.
-func (s *settling) lose(peer int, f *fault.Error) {
-	s.proven[peer] = s.proven[peer] || f.Dead
-	if s.failed[peer] != nil {
-		return
-	}
-	s.failed[peer] = f
-	if s.take(f) {
-		return
-	}
-	report, err := fault.ParseReport(f.Left, s.c.origin.endpoint.cfg.Rank, len(s.links))
-	if err == nil && report.Code == fault.Mismatch && s.broken == nil && !s.without[peer] {
-		s.broken = report // what is not the same there is not the same here: nobody goes on
-	}
-}
-
-// take looks whether an error says that others went on without this rank. The lock is held.
-func (s *settling) take(err error) bool {
-	f := &fault.Error{}
-	if !errors.As(err, &f) {
-		return false
-	}
-	by := leftOutBy(f.Left, len(s.links))
-	if by != nil {
-		s.broken = by
-	}
-	return by != nil
-}
-
 // parting returns the session in which those that go on tell a rank that they have left out, which
 // may ask in any later call of Shrink: it has one for each call of its own.
 func (s *settling) parting(peer int) transport.Session {
-	id, _ := sessionOf(s.c.origin.addresses)
-	sum := sha256.Sum256(fmt.Append(id[:], "shrink left out"))
-	return transport.Session{ID: [16]byte(sum[:16]), Rank: s.c.origin.endpoint.cfg.Rank, Peer: peer, Channels: 1,
-		Key: s.key, OnUse: true}
+	return transport.Session{ID: s.farewells, Rank: s.self(), Peer: peer, Channels: 1, Key: s.key, OnUse: true}
 }
 
 // listenTo hears whether ranks that may have gone on have, after this part of the group might not.
 func (s *settling) listenTo(ctx context.Context, ranks []int) {
 	for _, peer := range ranks {
-		fabric := s.c.origin.fabrics[peer]
+		fabric := s.fabrics[peer]
 		if fabric == nil {
 			continue
 		}
@@ -142,8 +92,8 @@ func (s *settling) listenTo(ctx context.Context, ranks []int) {
 func (s *settling) part(why []byte) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(&transport.GivenUp{Why: why})
-	for _, peer := range member.Silent(s.lost, s.dead) {
-		fabric := s.c.origin.fabrics[peer]
+	for _, peer := range member.Silent(s.change.Lost()) {
+		fabric := s.fabrics[peer]
 		if fabric == nil {
 			continue
 		}
@@ -164,16 +114,6 @@ func (s *settling) leftOut() *fault.Error {
 	return nil
 }
 
-// deadOf returns those of some lost ranks that are known to be dead.
-func (s *settling) deadOf(lost []int) (dead []int) {
-	for _, rank := range lost {
-		if s.isDead(rank) {
-			dead = append(dead, rank)
-		}
-	}
-	return dead
-}
-
 // isDead reports whether there is proof that a peer is dead: by its links, by the process itself
 // where its number means something here, or by what was settled.
 func (s *settling) isDead(peer int) bool {
@@ -183,17 +123,17 @@ func (s *settling) isDead(peer int) bool {
 	s.mu.Lock()
 	proven := s.proven[peer]
 	s.mu.Unlock()
-	return proven || slices.Contains(s.dead, peer) || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
+	return proven || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
 }
 
 // near reports whether the process of a peer has the same number here as there.
 func (s *settling) near(peer int) bool {
-	return s.peers[s.c.origin.endpoint.cfg.Rank].Place.SeesProcessesOf(s.peers[peer].Place)
+	return s.peers[s.self()].Place.SeesProcessesOf(s.peers[peer].Place)
 }
 
 // missing describes ranks that this one waits for.
 func (s *settling) missing(ranks []int) string {
-	text := fmt.Sprintf("ranks %v neither take part in shrink nor have died", ranks)
+	text := fmt.Sprintf("ranks %v neither take part in %s nor have died", ranks, s.what)
 	for _, rank := range ranks {
 		if s.near(rank) && probe.IsStopped(s.peers[rank].Pid) {
 			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, s.peers[rank].Pid)
