@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 			do = func(string) error { return shrinkChild(words) }
 		case "stand":
 			do = func(string) error { return standChild(words) }
+		case "grow":
+			do = func(string) error { return growChild(words) }
 		case "share":
 			do = func(string) error { return shareChild() }
 		}

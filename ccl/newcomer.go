@@ -179,7 +179,8 @@ func (v *newcomer) ask(ctx context.Context, nc net.Conn) (*invitation, error) {
 	}
 	if i.Refused == "" && (i.Former < 1 || i.Rank < i.Former || i.Rank >= len(i.Addresses) ||
 		len(i.Addresses) > MaxRanks) {
-		return nil, fault.New(fault.Internal, "rank %d, %d of %d ranks, in an answer", i.Rank, i.Former, len(i.Addresses))
+		return nil, fault.New(fault.Internal, "an answer makes this process rank %d, behind %d of %d ranks",
+			i.Rank, i.Former, len(i.Addresses))
 	}
 	return i, nil
 }

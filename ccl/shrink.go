@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// origin is what a Communicator was made of. Shrink and Grow make another one of it: nobody else has
-// to be asked for addresses, in particular no store, which may have died with its rank.
+// origin is what a Communicator was made of. Shrink and Grow make another one of it: nobody else
+// has to be asked for addresses, in particular no store, which may have died with its rank.
 type origin struct {
 	endpoint  *Endpoint
 	addresses [][]byte

@@ -8,8 +8,9 @@
 // Every path has these three. Five more interfaces are optional, since only some paths do what they
 // are for: the events of a Poller come from the kernel, a Lender lends memory of the peer, a
 // Registrar with its Gatherers sends from memory where it lies, and processes that are in no group
-// yet knock at a Door. What a fabric, a link or a channel is, it stays: the executor asks once, when a group begins. What wraps a fabric is the same as
-// what it wraps (package faulty has the test).
+// yet knock at a Door. What a fabric, a link or a channel is, it stays: the executor asks once,
+// when a group begins. What wraps a fabric is the same as what it wraps (package faulty has the
+// test).
 //
 // # Fragments
 //

@@ -8,10 +8,10 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// Gathering is one rank's part in finding out who comes to a group that grows. Newcomers come to any
-// of its ranks, with offers: what the others need to join them. Rank 0 collects the offers, and
-// tells all the list. If a rank dies meanwhile, there is none, or not all have it; so they go on only
-// if all ranks take part in what follows (package agree).
+// Gathering is one rank's part in finding out who comes to a group that grows. Newcomers come to
+// any of its ranks, with offers: what the others need to join them. Rank 0 collects the offers, and
+// tells all the list. If a rank dies meanwhile, there is none, or not all have it; so they go on
+// only if all ranks take part in what follows (package agree).
 //
 // Like Meeting it is pure. Its user brings the notes of one rank in order.
 type Gathering struct {
