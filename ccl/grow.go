@@ -63,27 +63,14 @@ func (c *Communicator) grow(ctx context.Context, newcomers int, wait time.Durati
 	g.guests = c.node.door.receive(o.endpoint.cfg.Name, g.nudge)
 	defer g.guests.close()
 	g.connect()
-	list, err := g.gather(ctx)
+	next, err := g.run(ctx, o.session("grow", call))
 	why := []byte(nil)
 	if f := (&fault.Error{}); errors.As(err, &f) {
 		why = f.Report(g.self())
 	}
 	g.end(why, func(int) []byte { return why })
-	switch {
-	case err != nil:
-		return nil, err
-	case len(list) == 0:
-		return c, nil
-	}
-	s, err := g.settling(list, o.session("grow", call))
-	if err != nil {
-		return nil, err
-	}
-	next, _, err := s.run(ctx)
-	s.gave = err
-	s.end()
 	if err == nil && next == nil {
-		return c, nil // all newcomers have gone again
+		return c, nil
 	}
 	return next, err
 }
@@ -95,6 +82,22 @@ type growing struct {
 	guests    *reception
 	wait      time.Duration
 	call      int
+}
+
+// run returns the new group, or none if nobody has come.
+func (g *growing) run(ctx context.Context, session [16]byte) (*Communicator, error) {
+	list, err := g.gather(ctx)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	s, err := g.settling(list, session)
+	if err != nil {
+		return nil, err
+	}
+	next, _, err := s.run(ctx)
+	s.gave = err
+	s.end()
+	return next, err
 }
 
 func (p *parley) nudge() {
@@ -257,6 +260,7 @@ func (g *growing) settling(list [][]byte, session [16]byte) (*settling, error) {
 	}
 	former := len(g.peers)
 	s := all.settle(former, session)
+	s.before = g
 	for i, offer := range list {
 		g.guests.invite(offer, invitation{Name: g.e.cfg.Name, Former: former, Rank: former + i, Session: session,
 			Addresses: all.addresses})
@@ -270,10 +274,8 @@ func (a *grown) settle(former int, session [16]byte) *settling {
 	_, key := sessionOf(a.addresses)
 	s := &settling{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow", former: former,
 		known: make([]bool, len(a.peers))}
-	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(a.peers), Dead: s.isDead,
-		Allows: func(lost, _ []int) bool {
-			return !slices.ContainsFunc(lost, func(rank int) bool { return rank < former })
-		}})
+	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(a.peers), Dead: s.isDead, Needed: former,
+		Allows: func(_, _ []int) bool { return true }})
 	for peer, err := range a.joining.errs {
 		if f := (&fault.Error{}); errors.As(err, &f) {
 			s.failed[peer] = f
@@ -285,8 +287,8 @@ func (a *grown) settle(former int, session [16]byte) *settling {
 
 // lostFormer returns the error of a group that does not grow because it has lost some of its own
 // ranks.
-func (s *settling) lostFormer(lost []int) error {
-	lost = slices.DeleteFunc(slices.Clone(lost), func(rank int) bool { return rank >= s.former })
+func (s *settling) lostFormer() error {
+	lost := s.change.Needs()
 	err := &fault.Error{Code: fault.PeerLost, Peer: lost[0], Ranks: lost, Text: listed(lost) +
 		" of the group that was to grow died, gave up, or could not be reached; the group is as it was, and goes on " +
 		"with shrink"}

@@ -38,7 +38,7 @@ const (
 func (s *settling) tooFew() error {
 	lost, dead := s.change.Lost()
 	if s.grows() {
-		return s.lostFormer(lost)
+		return s.lostFormer()
 	}
 	all, silent := len(s.links), member.Silent(lost, dead)
 	s.silent = silent

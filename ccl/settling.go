@@ -22,8 +22,9 @@ type settling struct {
 	*parley
 	what   string // "shrink" or "grow"
 	change *agree.Change
-	quorum Quorum // of a group that shrinks
-	former int    // of a group that grows: how many ranks it had; the others come
+	quorum Quorum   // of a group that shrinks
+	former int      // of a group that grows: how many ranks it had; the others come
+	before *growing // there, too, ranks of the group may give up; nil at newcomers
 
 	farewells [16]byte // of a group that shrinks: the session of those that were left out
 
@@ -76,6 +77,8 @@ func (s *settling) run(ctx context.Context) (next *Communicator, members []int, 
 		case agree.LeftOut:
 			return nil, nil, fault.New(fault.PeerLost,
 				"the others count this rank (%d) among the lost: the path to one of them is broken", s.self())
+		case agree.Broken:
+			return nil, nil, s.lostFormer()
 		case agree.TooFew:
 			s.agreed = true
 			return nil, nil, s.tooFew()
@@ -106,6 +109,7 @@ func (s *settling) await(ctx context.Context) error {
 		for _, l := range s.letters() {
 			s.open(l)
 		}
+		s.loseGatherers()
 		lost, broken := s.failures()
 		if broken != nil {
 			return broken
@@ -135,6 +139,21 @@ func (s *settling) await(ctx context.Context) error {
 				Text: s.missing(missing)}
 		}
 		s.poll()
+	}
+}
+
+// loseGatherers counts as lost who has given up before it knew who comes.
+func (s *settling) loseGatherers() {
+	if s.before == nil {
+		return
+	}
+	s.before.failures()
+	for rank := range s.former {
+		if why := s.before.why(rank); why != nil {
+			s.mu.Lock()
+			s.lose(rank, why)
+			s.mu.Unlock()
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ type Change struct {
 	told    []bool     // of those: the machine knows
 	early   [][]Letter // by rank: of agreements that have not begun here
 	makes   bool       // the agreement is about a group that was made
+	made    bool       // this rank has made a group, which others may know
 	looks   int        // since a group was made
 
 	lost, dead []int // as the last agreement has settled
@@ -31,7 +32,12 @@ type Terms struct {
 	Lost        []int
 	// Dead reports whether this rank knows that a lost one is dead.
 	Dead func(rank int) bool
-	// Allows reports whether the ranks that are left may go on: the same on all ranks.
+	// Needed is how many ranks, the first ones, the group cannot do without: the ranks of a group
+	// that grows. Who loses one before it has made the group gives up at once: nobody has a group
+	// without it.
+	Needed int
+	// Allows reports whether the ranks that are left may go on, if all are there that are needed:
+	// the same on all ranks.
 	Allows func(lost, dead []int) bool
 	// Looks is how often the ranks settle again where they may not go on: a death may be known
 	// later than the loss.
@@ -48,6 +54,7 @@ const (
 	Stands                // over: all members have made the group
 	TooFew                // over: those that are left may not go on, as all of them know
 	LeftOut               // over: the others count this rank among the lost
+	Broken                // over: this rank has lost one that is needed, and the others have to be told
 )
 
 // Letter is a message of one of several agreements.
@@ -101,12 +108,25 @@ func (c *Change) Hear(from int, l Letter) []Letter {
 // Gone takes the loss of a rank, all of whose letters have been heard.
 func (c *Change) Gone(rank int) []Letter {
 	c.gone[rank] = true
+	if rank < c.terms.Needed && !c.made && c.phase < Stands {
+		c.phase = Broken
+	}
 	return c.advance()
+}
+
+// Needs returns those of the needed ranks that are lost.
+func (c *Change) Needs() (ranks []int) {
+	for rank := range c.terms.Needed {
+		if c.gone[rank] || slices.Contains(c.lost, rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
 }
 
 // Made says whether this rank has made the group of Members.
 func (c *Change) Made(made bool) []Letter {
-	c.makes, c.looks, c.without = true, 0, c.lost
+	c.makes, c.made, c.looks, c.without = true, c.made || made, 0, c.lost
 	return c.settle(!made)
 }
 
@@ -157,6 +177,8 @@ func (c *Change) after(veto bool) Phase {
 		return LeftOut
 	case stands:
 		return Stands
+	case slices.ContainsFunc(c.lost, func(rank int) bool { return rank < c.terms.Needed }):
+		return TooFew
 	case c.terms.Allows(c.lost, c.dead):
 		return Making
 	case c.looks < c.terms.Looks:
