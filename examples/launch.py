@@ -54,7 +54,11 @@ def group(options):
     """
     device = place(options.device)
     torch.set_num_threads(1)
-    if "WORLD_SIZE" in os.environ:  # started by torchrun or goccl run, whose environment has the address of rank 0
+    if "JOB_REPLACES" in os.environ:  # started by goccl run --replace: the others, which have lost a rank, will grow
+        import goccl
+
+        goccl.join(pathlib.Path(os.environ["JOB_ADDRESS_FILE"]).read_text())
+    elif "WORLD_SIZE" in os.environ:  # started by torchrun or goccl run, whose environment has the address of rank 0
         import goccl  # noqa: F401 (registers the backend; torch 2.14 and later find it by its name)
         dist.init_process_group(options.backend)
     yield device

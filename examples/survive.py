@@ -1,6 +1,8 @@
 """Data parallel training that goes on when ranks die: those that are left make a smaller group, and share out its work.
+With --replace new processes come in their place: the group grows again, and gives them what they lack.
 
     goccl run --recover -n 4 -- python examples/survive.py --die 0@30 --die 2@50
+    goccl run --replace 2 -n 4 -- python examples/survive.py --die 0@30 --die 2@50
     python examples/survive.py                                           # one process, no communication
 
 Each rank has a copy of everything, so nothing is lost. A step that a death has broken is done again by the rest. The
@@ -9,6 +11,7 @@ batches are the same for any number of ranks, so the losses agree with those of 
 import collections
 import copy
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -21,6 +24,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 BATCH = 48  # 1, 2, 3 and 4 ranks have equal parts of it
+FULL = 4  # ranks that the job is to have
+ADDRESS = os.environ.get("JOB_ADDRESS_FILE")  # where new processes look for this job
+NEW = "JOB_REPLACES" in os.environ  # this process has come later
 
 
 class Trainer:
@@ -66,14 +72,46 @@ def shrink(kept):
     return kept[step.item()]
 
 
+def publish():
+    """Writes where new processes find this job."""
+    import goccl
+
+    if dist.get_rank() == 0:
+        pathlib.Path(ADDRESS + ".new").write_text(goccl.address())
+        os.replace(ADDRESS + ".new", ADDRESS)
+
+
+def grow(trainer):
+    """Waits for the processes that come in place of dead ones. Returns the trainer of the larger group."""
+    import goccl
+
+    before, begun = dist.get_world_size(), time.perf_counter()
+    goccl.grow(newcomers=FULL - before, wait=60)
+    publish()
+    print(f"rank {dist.get_rank()} goes on with {dist.get_world_size() - before} new ranks, after "
+          f"{time.perf_counter() - begun:.3f} s", file=sys.stderr)
+    return alike(trainer)
+
+
+def alike(trainer):
+    """Returns a trainer with the state of rank 0: new ranks lack it."""
+    import goccl
+
+    trainer.losses = goccl.sync_state(trainer.model, trainer.optimizer, trainer.losses)
+    return Trainer(trainer.state())
+
+
 def train(steps, deaths):
     images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
     images = images.float() / 16
     order = torch.Generator().manual_seed(0)
     batches = [torch.randint(len(images), (BATCH,), generator=order) for _ in range(steps)]
-    at_start = dist.get_rank() if dist.is_initialized() else 0
+    at_start = dist.get_rank() if dist.is_initialized() and not NEW else -1
     kept = collections.OrderedDict()  # the states before the last two steps
-    trainer, begun = Trainer(), time.perf_counter()
+    begun, few = time.perf_counter(), False
+    trainer = alike(Trainer()) if NEW else Trainer()
+    if ADDRESS and not NEW:
+        publish()
     while len(trainer.losses) < steps:
         step = len(trainer.losses)
         kept[step] = trainer.state()
@@ -82,11 +120,14 @@ def train(steps, deaths):
         if (at_start, step) in deaths:
             os.kill(os.getpid(), signal.SIGKILL)
         try:
+            if few:
+                trainer, few = grow(trainer), False
             trainer.step(images[batches[step]], labels[batches[step]])
         except dist.DistBackendError as error:
             print(error, file=sys.stderr)
             trainer = Trainer(shrink(kept))
             kept.clear()
+            few = ADDRESS is not None
     return {"losses": trainer.losses, "seconds": time.perf_counter() - begun,
             "ranks": dist.get_world_size() if dist.is_initialized() else 1,
             "digests": digests(trainer.model.parameters())}

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	Name    string
 	Rank    int
-	Size    int           // 0: the group has no members until Become or ShrinkFrom
+	Size    int           // 0: the group has no members until Become, ShrinkFrom or GrowFrom
 	Timeout time.Duration // of joining and of operations; more than zero
 	Options string        // the text form of ccl.Options
 	Shim    string        // the shim's version
@@ -46,8 +46,9 @@ type Group struct {
 	rank, size int           // size is 0 while the group has no members
 	members    []int         // after ShrinkFrom
 	endpoint   *ccl.Endpoint // of the first generation; nil if it began without members
+	coming     *coming       // of a newcomer; nil for others
 	device     device
-	joining    func(why *fault.Error) // ends Join and ShrinkFrom; nil unless one runs, and after that call
+	joining    func(why *fault.Error) // ends Join, ShrinkFrom, GrowFrom or Come; nil unless one runs, and after that
 	state      State
 }
 
@@ -57,6 +58,7 @@ type State struct {
 	Generation uint64 // how many times Become has replaced the members
 	Joined     bool
 	Closed     bool
+	Rank, Size int // 0 while the group has no members
 }
 
 // Open checks the configuration and makes a group that has not joined yet.
@@ -170,8 +172,8 @@ func (g *Group) Members() []int {
 	return g.members
 }
 
-// enter makes the Communicator of a group before a deadline. Abort and Close end it, with an error
-// that names the operation and the member.
+// enter makes the Communicator of a group before a deadline; there may be none. Abort and Close end
+// it, with an error that names the operation and the member.
 func (g *Group) enter(op, member string, by time.Time,
 	build func(context.Context) (*ccl.Communicator, []int, error)) error {
 	limited, cancel := context.WithDeadline(context.Background(), by)
@@ -186,7 +188,7 @@ func (g *Group) enter(op, member string, by time.Time,
 	g.joining = func(why *fault.Error) { end(why.In(member, op)) }
 	g.mu.Unlock()
 	comm, members, err := build(ctx)
-	if err == nil && g.place != nil {
+	if err == nil && comm != nil && g.place != nil {
 		stop := context.AfterFunc(ctx, func() { comm.Abort(context.Cause(ctx).Error()) }) // it waits for the others
 		err = g.onDevice(comm)
 		stop()
@@ -195,14 +197,14 @@ func (g *Group) enter(op, member string, by time.Time,
 	if g.joining == nil {
 		g.mu.Unlock()
 		g.taken().letGo()
-		if err == nil {
+		if err == nil && comm != nil {
 			comm.Close()
 		}
 		return context.Cause(ctx)
 	}
 	defer g.mu.Unlock()
 	g.joining = nil
-	if err != nil {
+	if err != nil || comm == nil {
 		return err
 	}
 	g.state.Joined = true
@@ -253,6 +255,7 @@ func (g *Group) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	state := g.state
+	state.Rank, state.Size = g.rank, g.size
 	if comm := g.comm.Load(); comm != nil {
 		state.Seq = comm.Seq()
 	}
@@ -409,7 +412,7 @@ func (g *Group) Locate(rank int) ([]netip.Addr, error) {
 	return comm.Locate(rank), nil
 }
 
-// endJoin makes Join or ShrinkFrom return an error, and reports whether one was running. The caller
+// endJoin makes Join, ShrinkFrom, GrowFrom or Come return an error, and reports whether one was running. The caller
 // holds mu.
 func (g *Group) endJoin(err *fault.Error) bool {
 	end := g.joining

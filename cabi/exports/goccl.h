@@ -345,6 +345,7 @@ typedef struct {
   uint64_t generation; /* how many times goccl_group_become was called */
   int32_t joined;      /* 1 from goccl_group_join to goccl_group_close */
   int32_t closed;
+  int32_t rank, size; /* 0 and 0 while it has no members */
 } goccl_group_state;
 int goccl_group_state_of(goccl_group group, goccl_group_state* state, goccl_error* error);
 
@@ -384,7 +385,7 @@ int goccl_group_monitored_barrier(goccl_group group, int64_t timeout_ns, int all
                                   goccl_work* work, goccl_error* error);
 
 /* Ends all operations of the group with GOCCL_ABORTED, including those that another thread waits
- * for, and goccl_group_join or goccl_group_shrink of it; later operations fail in the same way. The
+ * for, and goccl_group_join, _shrink, _grow or _come of it; later operations fail in the same way. The
  * other ranks fail, too, with the reason and the number of this rank. */
 int goccl_group_abort(goccl_group group, const char* reason, goccl_error* error);
 
@@ -421,6 +422,28 @@ int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int3
 /* Returns the ranks that the members of a group made by goccl_group_shrink had in the former group: *n of
  * them, written to ranks if cap are enough. *n is 0 for other groups. */
 int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n, goccl_error* error);
+
+/* Writes the text that a new process gives to goccl_group_come, as printable characters without a NUL, if
+ * cap bytes hold them; *len is their number. It leads to some ranks of the group, and of groups that are
+ * made of it by goccl_group_shrink and goccl_group_grow. Whoever has it can join, as far as GOCCL_TLS and
+ * GOCCL_SECRET_FILE allow: it is a secret. GOCCL_NOT_SUPPORTED without TCP, by which new processes come. */
+int goccl_group_address(goccl_group group, char* buf, size_t cap, size_t* len, goccl_error* error);
+
+/* Makes a group of this one and of new processes, which call goccl_group_come. All ranks call it, with the
+ * same newcomers, the most that are taken. Once all have, at most timeout_ns later, it waits for newcomers
+ * for wait_ns, or until so many have come to any rank. *next is set as by goccl_group_shrink; if nobody has
+ * come, it still has no members then (goccl_group_state). Otherwise the ranks keep their numbers, and
+ * newcomers have the next ones. A newcomer that dies meanwhile is left out; if a rank of this group is
+ * lost, all get GOCCL_PEER_LOST, which names it. This group stays as it is. */
+int goccl_group_grow(goccl_group group, int32_t newcomers, int64_t wait_ns, int64_t timeout_ns, goccl_group* next,
+                     int64_t slice_ns, goccl_work* work, goccl_error* error);
+
+/* Makes this process a rank of a running group, whose ranks call goccl_group_grow: of that to which the
+ * address leads. Of the options, rank, size and name are not looked at, and the rest is as on the other
+ * ranks. *group is set at once, and gets its members when the call ends, as *next of goccl_group_grow.
+ * The timeout is that of the call, too: GOCCL_TIMEOUT says what was in the way. */
+int goccl_group_come(const goccl_group_options* options, const char* address, goccl_group* group, int64_t slice_ns,
+                     goccl_work* work, goccl_error* error);
 
 /* Returns the IP addresses at which this process may reach that of a rank, nearest first, each on a line.
  * They are written to buf, without a NUL, if cap bytes hold them; *len is their number of bytes. */

@@ -47,16 +47,11 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 	case buf == nil && size > 0:
 		return answer(null("buf"), record)
 	}
-	if options.abi != C.GOCCL_ABI {
-		return answer(fault.New(fault.Mismatch,
-			"the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
-			uint32(options.abi), ccl.Version, C.GOCCL_ABI), record)
+	config, err := configOf(options)
+	if err != nil {
+		return answer(err, record)
 	}
-	g, err := pgbackend.Open(pgbackend.Config{
-		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
-		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options),
-		Shim: C.GoString(options.shim_version), Device: C.GoString(options.device),
-	})
+	g, err := pgbackend.Open(config)
 	if err != nil {
 		return answer(err, record)
 	}
@@ -69,6 +64,20 @@ func goccl_go_group_open(options *C.goccl_group_options, group *C.goccl_group,
 	*length = C.size_t(len(address))
 	*group = C.goccl_group(groups.put(g))
 	return C.GOCCL_OK
+}
+
+// configOf reads the options of a group.
+func configOf(options *C.goccl_group_options) (pgbackend.Config, error) {
+	if options.abi != C.GOCCL_ABI {
+		return pgbackend.Config{}, fault.New(fault.Mismatch,
+			"the caller was built for C ABI %d, this library (goccl %s) has %d; install both from the same source",
+			uint32(options.abi), ccl.Version, C.GOCCL_ABI)
+	}
+	return pgbackend.Config{
+		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
+		Timeout: time.Duration(options.timeout_ns), Options: C.GoString(options.options),
+		Shim: C.GoString(options.shim_version), Device: C.GoString(options.device),
+	}, nil
 }
 
 //export goccl_go_group_join
@@ -128,6 +137,73 @@ func goccl_go_group_shrink(group C.goccl_group, without *C.int32_t, n C.size_t, 
 	made := g.Empty(time.Duration(timeout))
 	*next = C.goccl_group(groups.put(made))
 	return inSlices(slice, work, record, func() error { return made.ShrinkFrom(g, ccl.Quorum(quorum), excluded) })
+}
+
+//export goccl_go_group_address
+func goccl_go_group_address(group C.goccl_group, buf *C.char, size C.size_t, length *C.size_t,
+	record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	switch {
+	case length == nil:
+		return answer(null("length"), record)
+	case buf == nil && size > 0:
+		return answer(null("buf"), record)
+	}
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	text, err := g.Invitation()
+	if err != nil {
+		return answer(err, record)
+	}
+	*length = copyText(buf, size, text)
+	return C.GOCCL_OK
+}
+
+//export goccl_go_group_grow
+func goccl_go_group_grow(group C.goccl_group, newcomers C.int32_t, wait, timeout C.int64_t,
+	next *C.goccl_group, slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	if next == nil {
+		return answer(null("next"), record)
+	}
+	g, err := findGroup(group)
+	if err != nil {
+		return answer(err, record)
+	}
+	if wait < 0 || timeout <= 0 {
+		return answer(fault.New(fault.Invalid,
+			"grow: newcomers are waited for for %d ns, ranks for %d ns", int64(wait), int64(timeout)), record)
+	}
+	made := g.Empty(time.Duration(timeout))
+	*next = C.goccl_group(groups.put(made))
+	return inSlices(slice, work, record, func() error { return made.GrowFrom(g, int(newcomers), time.Duration(wait)) })
+}
+
+//export goccl_go_group_come
+func goccl_go_group_come(options *C.goccl_group_options, address *C.char, group *C.goccl_group,
+	slice C.int64_t, work *C.goccl_work, record *C.goccl_error) (code C.int) {
+	defer caught(&code, record)
+	switch {
+	case options == nil:
+		return answer(null("options"), record)
+	case address == nil:
+		return answer(null("address"), record)
+	case group == nil:
+		return answer(null("group"), record)
+	}
+	config, err := configOf(options)
+	if err != nil {
+		return answer(err, record)
+	}
+	g, err := pgbackend.OpenNewcomer(config)
+	if err != nil {
+		return answer(err, record)
+	}
+	*group = C.goccl_group(groups.put(g))
+	to := C.GoString(address)
+	return inSlices(slice, work, record, func() error { return g.Come(to) })
 }
 
 //export goccl_go_group_members
@@ -201,6 +277,7 @@ func goccl_go_group_state(group C.goccl_group, state *C.goccl_group_state, recor
 	s := g.State()
 	state.seq, state.generation = C.uint64_t(s.Seq), C.uint64_t(s.Generation)
 	state.joined, state.closed = C.int32_t(truth(s.Joined)), C.int32_t(truth(s.Closed))
+	state.rank, state.size = C.int32_t(s.Rank), C.int32_t(s.Size)
 	return C.GOCCL_OK
 }
 

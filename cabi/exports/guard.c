@@ -287,6 +287,23 @@ int goccl_group_shrink(goccl_group group, const int32_t* without, size_t n, int3
   return goccl_go_group_shrink(group, (int32_t*)without, n, quorum, timeout_ns, next, slice_ns, work, error);
 }
 
+int goccl_group_address(goccl_group group, char* buf, size_t cap, size_t* len, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_address(group, buf, cap, len, error);
+}
+
+int goccl_group_grow(goccl_group group, int32_t newcomers, int64_t wait_ns, int64_t timeout_ns, goccl_group* next,
+                     int64_t slice_ns, goccl_work* work, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_grow(group, newcomers, wait_ns, timeout_ns, next, slice_ns, work, error);
+}
+
+int goccl_group_come(const goccl_group_options* options, const char* address, goccl_group* group, int64_t slice_ns,
+                     goccl_work* work, goccl_error* error) {
+  GUARD(error);
+  return goccl_go_group_come((goccl_group_options*)options, (char*)address, group, slice_ns, work, error);
+}
+
 int goccl_group_members(goccl_group group, int32_t* ranks, size_t cap, size_t* n, goccl_error* error) {
   GUARD(error);
   return goccl_go_group_members(group, ranks, cap, n, error);

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,6 +28,8 @@ type launch struct {
 	port               int
 	grace              time.Duration
 	prefix, recover    bool
+	replace            int    // how many new processes may take the place of ranks that fail
+	found              string // the file where the job keeps its address for them; "" if there are none
 	command            []string
 	out, err           io.Writer
 }
@@ -43,6 +46,8 @@ func launchVerb(args []string, out io.Writer) error {
 		"when a rank has failed, the others get SIGTERM, and SIGKILL after this time")
 	set.BoolVar(&l.recover, "recover", false,
 		"go on when a rank fails, as long as one is left; the status is 0 if one has ended well")
+	set.IntVar(&l.replace, "replace", 0, "start a new process for a rank that fails, so many times at most, and go on "+
+		"as with --recover; it finds JOB_REPLACES=RANK, and in the file JOB_ADDRESS_FILE what goccl.join takes")
 	set.BoolVar(&l.prefix, "prefix", false, "begin each line that a rank prints with [RANK]")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -57,6 +62,14 @@ func launchVerb(args []string, out io.Writer) error {
 			return err
 		}
 	}
+	if l.replace > 0 {
+		folder, err := os.MkdirTemp("", "goccl-run-") // which others cannot read
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(folder)
+		l.recover, l.found = true, filepath.Join(folder, "address")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return l.all(ctx)
@@ -70,6 +83,8 @@ func (l *launch) check() error {
 		return errors.New("there is no command: goccl run -n 8 -- CMD …")
 	case l.hosts < 1 || l.host < 0 || l.host >= l.hosts:
 		return fmt.Errorf("--host %d of --hosts %d: hosts are numbered from 0", l.host, l.hosts)
+	case l.replace < 0:
+		return fmt.Errorf("--replace %d: it is the number of new processes", l.replace)
 	case l.port < 0 || l.port > 1<<16-1:
 		return fmt.Errorf("--port %d is no port", l.port)
 	case l.hosts > 1 && (l.port == 0 || strings.HasPrefix(l.address, "127.")):
@@ -88,8 +103,9 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// environment returns what the launchers of torch set, for one rank.
-func (l *launch) environment(local int) []string {
+// environment returns what the launchers of torch set, for one rank, or for the process in its
+// place.
+func (l *launch) environment(local int, replaces bool) []string {
 	all := append(os.Environ(),
 		"RANK="+strconv.Itoa(l.host*l.ranks+local), "WORLD_SIZE="+strconv.Itoa(l.hosts*l.ranks),
 		"LOCAL_RANK="+strconv.Itoa(local), "LOCAL_WORLD_SIZE="+strconv.Itoa(l.ranks),
@@ -97,13 +113,43 @@ func (l *launch) environment(local int) []string {
 	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
 		all = append(all, "OMP_NUM_THREADS="+strconv.Itoa(max(1, park.Cores()/l.ranks)))
 	}
+	if l.found != "" {
+		all = append(all, "JOB_ADDRESS_FILE="+l.found)
+	}
+	if replaces {
+		all = append(all, "JOB_REPLACES="+strconv.Itoa(l.host*l.ranks+local))
+	}
 	return all
 }
 
 // ended is the end of a rank.
 type ended struct {
-	rank int
-	err  error // nil: with status 0
+	rank, local int
+	err         error // nil: with status 0
+}
+
+// start starts the process of a rank, or one in its place. Its end comes to ends.
+func (l *launch) start(local int, replaces bool, prints *sync.WaitGroup, ends chan<- ended) (*exec.Cmd, error) {
+	rank := l.host*l.ranks + local
+	cmd := exec.Command(l.command[0], l.command[1:]...)
+	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = l.environment(local, replaces), ownGroup(), l.grace
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // a terminal stays one
+	if l.prefix {
+		cmd.Stdout, cmd.Stderr = l.lines(rank, l.out, prints), l.lines(rank, l.err, prints)
+	}
+	if err := cmd.Start(); err != nil {
+		closeLines(cmd)
+		return nil, fmt.Errorf("rank %d cannot be started: %w", rank, err)
+	}
+	go func() {
+		err := cmd.Wait()
+		if errors.Is(err, exec.ErrWaitDelay) {
+			err = nil // the rank has ended well, and something that it left prints on
+		}
+		closeLines(cmd)
+		ends <- ended{rank, local, err}
+	}()
+	return cmd, nil
 }
 
 // all starts the ranks and waits for them. If one fails (unless the others go on without it), or
@@ -116,32 +162,16 @@ func (l *launch) all(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 	begun := time.Now()
 	var ranks []*exec.Cmd
-	ends := make(chan ended, l.ranks)
+	ends := make(chan ended, l.ranks+l.replace)
 	var prints sync.WaitGroup
 	var result, lost error // lost: of a rank without which the others go on
 	well := 0
 	for local := range l.ranks {
-		rank := l.host*l.ranks + local
-		cmd := exec.Command(l.command[0], l.command[1:]...)
-		cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = l.environment(local), ownGroup(), l.grace
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // a terminal stays one
-		if l.prefix {
-			cmd.Stdout, cmd.Stderr = l.lines(rank, l.out, &prints), l.lines(rank, l.err, &prints)
-		}
-		if result = cmd.Start(); result != nil {
-			result = fmt.Errorf("rank %d cannot be started: %w", rank, result)
-			closeLines(cmd)
+		var cmd *exec.Cmd
+		if cmd, result = l.start(local, false, &prints, ends); result != nil {
 			break
 		}
 		ranks = append(ranks, cmd)
-		go func() {
-			err := cmd.Wait()
-			if errors.Is(err, exec.ErrWaitDelay) {
-				err = nil // the rank has ended well, and something that it left prints on
-			}
-			closeLines(cmd)
-			ends <- ended{rank, err}
-		}()
 	}
 	var deadline <-chan time.Time
 	end := func(s syscall.Signal) {
@@ -152,7 +182,7 @@ func (l *launch) all(ctx context.Context) error {
 	if result != nil {
 		end(syscall.SIGKILL)
 	}
-	interrupted := ctx.Done()
+	interrupted, replaced := ctx.Done(), 0
 	for left := len(ranks); left > 0; {
 		select {
 		case e := <-ends:
@@ -164,7 +194,17 @@ func (l *launch) all(ctx context.Context) error {
 			why := fmt.Errorf("rank %d ended after %.1f s: %w", e.rank, time.Since(begun).Seconds(), e.err)
 			switch {
 			case l.recover && result == nil:
-				printLine(l.err, fmt.Sprintf("goccl run: %v; %d others go on\n", why, left))
+				text := fmt.Sprintf("goccl run: %v; %d others go on", why, left)
+				if replaced < l.replace && left > 0 {
+					replaced++
+					if cmd, err := l.start(e.local, true, &prints, ends); err != nil {
+						text += fmt.Sprintf(" without a new process: %v", err)
+					} else {
+						text += fmt.Sprintf(", and a new process (pid %d) comes", cmd.Process.Pid)
+						ranks, left = append(ranks, cmd), left+1
+					}
+				}
+				printLine(l.err, text+"\n")
 				if lost == nil {
 					lost = why
 				}

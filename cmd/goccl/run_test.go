@@ -63,6 +63,25 @@ while ! test -s ` + file + `; do sleep 0.01; done; sleep 0.1; echo well`
 	require.ErrorContains(t, err, "exit status 7")
 }
 
+// With --replace new processes come for the first ranks that fail. They are told whose place they
+// take, and where the job's address is.
+func TestRunReplace(t *testing.T) {
+	script := `if test -n "$JOB_REPLACES"; then echo "for $JOB_REPLACES, $LOCAL_RANK: $(cat $JOB_ADDRESS_FILE)"; exit 0; fi
+if test $RANK = 0; then echo here > $JOB_ADDRESS_FILE.new; mv $JOB_ADDRESS_FILE.new $JOB_ADDRESS_FILE; sleep 0.3; exit 0; fi
+while ! test -s $JOB_ADDRESS_FILE; do sleep 0.01; done; exit 7`
+	lines, err := started(t, script, "-n", "3", "--prefix", "--replace", "2")
+	require.NoError(t, err)
+	require.Equal(t, []string{"[1] for 1, 1: here", "[2] for 2, 2: here"}, lines)
+	lines, err = started(t, `echo "$JOB_REPLACES$JOB_ADDRESS_FILE"; exit 7`, "-n", "1", "--prefix", "--replace", "5")
+	require.ErrorContains(t, err, "exit status 7")
+	require.Len(t, lines, 1, "nobody is left whom a new process could join")
+	// A process that fails again and again is not started for ever.
+	lines, err = started(t, `test $RANK = 0 && { sleep 0.5; exit 0; }; echo "${JOB_REPLACES:-first}"; exit 7`,
+		"-n", "2", "--prefix", "--replace", "3")
+	require.NoError(t, err)
+	require.Equal(t, []string{"[1] 1", "[1] 1", "[1] 1", "[1] first"}, lines)
+}
+
 // An interrupt ends all ranks.
 func TestRunInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
@@ -118,6 +137,7 @@ func TestRunMisuse(t *testing.T) {
 		{"--host 2 of --hosts 2", []string{"-n", "1", "--hosts", "2", "--host", "2", "--", "true"}},
 		{"all need the same --address", []string{"-n", "1", "--hosts", "2", "--port", "1", "--", "true"}},
 		{"all need the same --address", []string{"-n", "1", "--hosts", "2", "--address", "10.0.0.1", "--", "true"}},
+		{"--replace -1", []string{"-n", "1", "--replace", "-1", "--", "true"}},
 		{"--port 70000", []string{"-n", "1", "--port", "70000", "--", "true"}},
 	} {
 		err := dispatch(append([]string{"run"}, test.args...), &bytes.Buffer{})

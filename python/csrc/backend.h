@@ -96,8 +96,19 @@ class GocclBackend final : public c10d::Backend {
   // timeout is that of the options. Call it without the GIL.
   std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
   remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options);
+  // The group of this one's ranks and of at most so many newcomers, which are waited for so long; null
+  // if nobody has come. See goccl_group_grow. Call it without the GIL.
+  c10::intrusive_ptr<GocclBackend> grown(int newcomers, std::chrono::nanoseconds wait, const GroupOptionsPtr& options);
+  // The running group that an address leads to, which this process joins: see goccl_group_come. Call it
+  // without the GIL.
+  static c10::intrusive_ptr<GocclBackend> come(const std::string& address, const GroupOptionsPtr& options);
+  // The text by which new processes find this group.
+  std::string address() const;
   // Where groups of devices meet: for a group that was made without this store.
-  void use_store(StorePtr store) { meeting_ = std::move(store); }
+  void use_store(StorePtr store) {
+    if (!store_) store_ = store;
+    meeting_ = std::move(store);
+  }
   // The IP addresses at which this process may reach that of a rank, on a line each.
   std::string locate(int rank) const;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
@@ -186,6 +197,10 @@ class GocclBackend final : public c10d::Backend {
                               const std::string& device);
   // Meets the other ranks over the store, and joins.
   static void join(const StorePtr& store, const Opening& opening, int rank, int size, const GroupOptionsPtr& options);
+  // The backend of next once the call that makes it has ended; null if it has no members then.
+  static c10::intrusive_ptr<GocclBackend> entered(const char* title, int rc, goccl_group next, goccl_work work,
+                                                  Failure& failure, const StorePtr& store,
+                                                  const GroupOptionsPtr& options);
   // The group of a device. The first call makes it, and waits for the other ranks as create does.
   const DeviceGroup& on(c10::Device device, const char* title);
   // All groups of the core.
@@ -252,7 +267,7 @@ class GocclBackend final : public c10d::Backend {
   WorkPtr coalesced(const Kind& kind, Tensors& inputs, const Opts& opts, bool separate, Fill fill);
   WorkPtr message(const Kind& kind, Tensors& tensors, int peer, int tag);
 
-  const StorePtr store_;
+  StorePtr store_; // null in a newcomer until use_store
   StorePtr meeting_; // the store of groups of devices, or a part of it: where no other group has met
   const GroupOptionsPtr options_;
   goccl_group group_; // of the host, until the end; 0 once another group has taken it over

@@ -48,6 +48,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       })
       .def("_remaining", &GocclBackend::remaining, py::arg("without"), py::arg("quorum"), py::arg("options"),
            NoGil())
+      .def("_grown", &GocclBackend::grown, py::arg("newcomers"), py::arg("wait"), py::arg("options"), NoGil())
+      .def("_address", &GocclBackend::address)
       .def("_use_store", &GocclBackend::use_store, py::arg("store"))
       .def("_locate", &GocclBackend::locate, py::arg("rank"))
       .def("_abort_because", py::overload_cast<const std::string&>(&GocclBackend::abort), py::arg("reason"), NoGil())
@@ -69,6 +71,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("load", &load, py::arg("path"), NoGil());
   m.def("library_path", &library_path);
   m.def("use_device_type", &use_device_type, py::arg("name"));
+  m.def("come", &GocclBackend::come, py::arg("address"), py::arg("options"), NoGil());
   m.def("create", &GocclBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
         NoGil());
   m.def("cannot_join", &GocclBackend::cannot_join, py::arg("store"), py::arg("rank"), py::arg("size"),

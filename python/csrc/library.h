@@ -20,6 +20,7 @@
   X(version) X(group_open) X(group_state_of) X(group_become) X(group_set_timeout) X(group_abort)                   \
   X(meeting_open) X(meeting_step) X(meeting_interrupt) X(meeting_join) X(meeting_free)                             \
   X(group_drain) X(group_lost) X(group_shrink) X(group_members) X(group_locate) X(group_close) X(group_free)       \
+  X(group_address) X(group_grow) X(group_come)                                                                     \
   X(group_describe) X(group_batch) X(group_record_to) X(group_monitored_barrier) X(group_sparse_all_reduce)        \
   X(trace) X(run) X(start) X(enqueue) X(work_join) X(work_wait) X(work_poll) X(work_source) X(work_sparse)         \
   X(work_free_all) X(queue_watch) X(queue_next) X(queue_settle) X(queue_stop) X(alloc) X(free) X(memory_stats) \

@@ -60,6 +60,55 @@ GocclBackend::remaining(const std::vector<int32_t>& without, int quorum, const G
   return {made, members};
 }
 
+c10::intrusive_ptr<GocclBackend>
+GocclBackend::grown(int newcomers, std::chrono::nanoseconds wait, const GroupOptionsPtr& options) {
+  constexpr const char* title = "goccl grow";
+  goccl_group next = 0;
+  goccl_work growing = 0;
+  Failure failure;
+  const int rc = lib.group_grow(group(title), newcomers, wait.count(), timeout_ns(options->timeout), &next, slice_ns(),
+                          &growing, &failure);
+  return entered(title, rc, next, growing, failure, store_, options);
+}
+
+c10::intrusive_ptr<GocclBackend> GocclBackend::come(const std::string& address, const GroupOptionsPtr& options) {
+  constexpr const char* title = "goccl join";
+  check_not_forked(title);
+  char version[64] = "";
+  check(lib.version(version, sizeof version), Failure(), "goccl_version");
+  const goccl_group_options open{
+      .abi = GOCCL_ABI, .rank = 0, .size = 0, .timeout_ns = std::chrono::nanoseconds(options->timeout).count(),
+      .name = options->group_name.c_str(), .options = options->lines.c_str(), .shim_version = version, .device = ""};
+  goccl_group next = 0;
+  goccl_work coming = 0;
+  Failure failure;
+  const int rc = lib.group_come(&open, address.c_str(), &next, slice_ns(), &coming, &failure);
+  TORCH_CHECK_VALUE(rc != GOCCL_INVALID, failure.text); // an invalid option or address
+  return entered(title, rc, next, coming, failure, nullptr, options);
+}
+
+c10::intrusive_ptr<GocclBackend>
+GocclBackend::entered(const char* title, int rc, goccl_group next, goccl_work work, Failure& failure,
+                      const StorePtr& store, const GroupOptionsPtr& options) {
+  std::exception_ptr interrupt;
+  if (work != 0) rc = await(work, Limit(), next, interrupt, &failure), give_back(work);
+  goccl_group_state state{};
+  if (rc == GOCCL_OK && !interrupt) rc = lib.group_state_of(next, &state, &failure);
+  if (next != 0 && (rc != GOCCL_OK || interrupt || state.size == 0)) lib.group_free(next);
+  if (interrupt) std::rethrow_exception(interrupt);
+  check(rc, failure, title);
+  if (state.size == 0) return nullptr;
+  options->global_ranks_in_group.clear(); // it is the whole job
+  return c10::make_intrusive<GocclBackend>(store, state.rank, state.size, options, next);
+}
+
+std::string GocclBackend::address() const {
+  std::string text(1 << 16, '\0'); // of at most 8 ranks
+  size_t n = 0;
+  checked_call("goccl address", lib.group_address, group_, text.data(), text.size(), &n);
+  return text.substr(0, std::min(n, text.size()));
+}
+
 std::string GocclBackend::locate(int rank) const {
   std::string lines(4096, '\0'); // of at most 32 addresses
   size_t n = 0;

@@ -42,6 +42,10 @@ class GocclBackend(Backend):
     def _remaining(self, without: list[int], quorum: int, options: Options) -> tuple[GocclBackend, list[int]]:
         """Makes a group of the ranks that are left, without those listed, if they are a quorum (0: a majority).
         Returns it, and its members' ranks here."""
+    def _grown(self, newcomers: int, wait: timedelta, options: Options) -> GocclBackend | None:
+        """Makes a group of this one's ranks and of at most so many newcomers. None if nobody has come."""
+    def _address(self) -> str:
+        """The text by which new processes find this group."""
     def _locate(self, rank: int) -> str:
         """The IP addresses at which this process may reach that of a rank, on a line each, nearest first."""
     def _abort_because(self, reason: str) -> None: ...
@@ -80,6 +84,9 @@ def use_device_type(name: str) -> None:
 
 def create(store: Store, rank: int, size: int, options: Options) -> GocclBackend:
     """Makes a group and waits for its other ranks, for at most the timeout of the options."""
+
+def come(address: str, options: Options) -> GocclBackend:
+    """Joins a running group, for at most the timeout of the options."""
 
 def cannot_join(store: Store, rank: int, size: int, options: Options, why: str) -> None:
     """Tells the other ranks that this one cannot join a group, and why: they fail at once."""

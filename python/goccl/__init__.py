@@ -21,7 +21,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import torch
 import torch.distributed as dist
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend as C10dBackend
 
 __all__ = [
-    "Options", "empty", "flight_record", "mem_pool", "monitored_barrier", "register", "shrink", "use_by_default", "version",
-    "__version__",
+    "Options", "address", "empty", "flight_record", "grow", "join", "mem_pool", "monitored_barrier", "register", "shrink",
+    "sync_state", "use_by_default", "version", "__version__",
 ]
 
 
@@ -222,11 +222,138 @@ def shrink(
             others have gone on without this one. It names the ranks.
         torch.distributed.DistNetworkError: if the store of the new default group cannot be reached.
     """
-    from . import _shrink
+    from . import _members
 
-    if isinstance(timeout, (int, float)):
-        timeout = timedelta(seconds=timeout)
-    return _shrink.shrink(group, without, timeout, quorum)
+    return _members.shrink(group, without, _span(timeout), quorum)
+
+
+def address(group: dist.ProcessGroup | None = None) -> str:
+    """Returns the text by which new processes find a group when it grows: what they give to :func:`join`.
+
+    It is one line of printable characters, which leads to some ranks of the group, this one first, and also to groups
+    that are made of it by :func:`shrink` and :func:`grow`, as long as one of these ranks is there. Whoever has it can
+    join, if the network and ``GOCCL_SECRET_FILE`` let him: keep it as you keep the group's store to yourself.
+
+    Args:
+        group: the process group, whose one backend is goccl; the default one if None.
+
+    Raises:
+        ValueError: if there is no group.
+        TypeError: if the group has other backends.
+        NotImplementedError: if ``GOCCL_TRANSPORT`` leaves out TCP, by which new processes come.
+    """
+    from . import _members
+
+    return _members.address(group)
+
+
+def grow(
+    group: dist.ProcessGroup | None = None,
+    newcomers: int = 1,
+    wait: timedelta | float | None = None,
+    timeout: timedelta | float | None = None,
+) -> dist.ProcessGroup:
+    """Makes the default group larger by new processes, which call :func:`join`.
+
+    All ranks call it, between two operations. Then they wait for newcomers, which come to any of them, and take those
+    that have come: no store is needed for that. The ranks keep their numbers, and newcomers get the next ones. A
+    newcomer that dies meanwhile is left out. If a rank of the group dies, all others get an error that names it, and the
+    group is as it was: call :func:`shrink`, and then this again.
+
+    The new group is the default one, and has a store that its rank 0 serves; all other groups of the process are
+    destroyed. Data parallel modules, device meshes and other things that hold a group have to be made again.
+    :func:`sync_state` gives newcomers what they lack.
+
+    Args:
+        group: the default process group, whose one backend is goccl.
+        newcomers: the most that are taken, the same on all ranks. Others wait for the next call.
+        wait: how long newcomers are waited for, once all ranks have called this, as a timedelta or in seconds; that is
+            decided by rank 0. With 0 those are taken that wait already. The timeout if None.
+        timeout: how long to wait for the other ranks, and the timeout of the new group; that of the group if None.
+
+    Returns:
+        The new process group, or the group as it is if nobody has come.
+
+    Raises:
+        ValueError: if there is no group, or it is not the default one, or newcomers is less than 1.
+        TypeError: if the group has other backends.
+        torch.distributed.DistBackendError: if ranks do not call this in time, or have died. It names them.
+        torch.distributed.DistNetworkError: if the store of the new group cannot be reached.
+    """
+    from . import _members
+
+    return _members.grow(group, newcomers, _span(wait), _span(timeout))
+
+
+def join(
+    address: str,
+    timeout: timedelta | float = dist.constants.default_pg_timeout,
+    pg_options: Options | None = None,
+    device_id: torch.device | None = None,
+) -> dist.ProcessGroup:
+    """Joins a running job, in place of ``init_process_group``: this process gets a rank in its default group.
+
+    It waits until the ranks of the group call :func:`grow`; if that fails because others die, for the next call.
+
+    Args:
+        address: what :func:`address` says at one of the ranks.
+        timeout: how long to wait, and the timeout of the group, as a timedelta or in seconds.
+        pg_options: settings of this group, which are as on the other ranks.
+        device_id: as of ``init_process_group``.
+
+    Returns:
+        The default process group.
+
+    Raises:
+        ValueError: if this process is in a group already, or the address or a setting is none.
+        torch.distributed.DistBackendError: if it does not get into the group in time, or its settings are other ones.
+        torch.distributed.DistNetworkError: if the store of the new group cannot be reached.
+    """
+    from . import _members
+
+    return _members.join(address, _span(timeout), pg_options, device_id)
+
+
+def sync_state(
+    module: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    extra: Any = None,
+    group: dist.ProcessGroup | None = None,
+    source: int = 0,
+) -> Any:
+    """Gives ranks that lack it the state of a training, for example newcomers after :func:`grow` and :func:`join`.
+
+    All ranks of the group call it. One rank broadcasts its state; those that have another one load it. Then all compare
+    digests of what they have.
+
+    Args:
+        module: whose ``state_dict`` is sent, and loaded; on all ranks or on none. Of a data parallel module give the one
+            inside.
+        optimizer: likewise.
+        extra: what else belongs to it, such as the number of steps: what pickle takes.
+        group: the process group; the default one if None.
+        source: the rank of the group that has the state. Ranks keep their numbers as a group grows, so 0 is none of the
+            newcomers.
+
+    Returns:
+        The extra of the source, on all ranks.
+
+    Raises:
+        ValueError: if there is no group, or ranks give different things.
+        RuntimeError: if ranks have another state in the end, which it names, on all ranks.
+        torch.distributed.DistBackendError: if the communication fails.
+    """
+    from . import _state
+
+    return _state.sync_state(module, optimizer, extra, group, source)
+
+
+@overload
+def _span(given: timedelta | float) -> timedelta: ...
+@overload
+def _span(given: None) -> None: ...
+def _span(given: timedelta | float | None) -> timedelta | None:
+    return timedelta(seconds=given) if isinstance(given, (int, float)) else given
 
 
 check_build()
