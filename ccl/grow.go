@@ -182,7 +182,11 @@ func (g *growing) welcome(a arrival) {
 		return
 	}
 	if _, err := g.with([][]byte{offer}); err != nil {
-		g.guests.answer(a.visitor, invitation{Refused: fault.Text(err)})
+		why := err.Error()
+		if f := (&fault.Error{}); errors.As(err, &f) {
+			why = f.Text
+		}
+		g.guests.answer(a.visitor, invitation{Refused: why})
 		return
 	}
 	g.guests.take(a.visitor)

@@ -111,7 +111,7 @@ func (e *Endpoint) newcomer(err error) error {
 	if !errors.As(err, &f) {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
-	return f.In("group "+e.cfg.Name+", newcomer", "join")
+	return f.In(fault.NewcomerLabel(e.cfg.Name), "join")
 }
 
 // newcomer is a call of Node.Join.
@@ -146,7 +146,7 @@ func (v *newcomer) round(ctx context.Context) (*Communicator, error) {
 		}
 		if i.Refused != "" {
 			v.final = true
-			return nil, fault.New(fault.Mismatch, "refused: %s", i.Refused)
+			return nil, fault.New(fault.Mismatch, "the group refuses it: %s", i.Refused)
 		}
 		c, err := v.enter(ctx, i)
 		if err != nil {

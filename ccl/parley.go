@@ -97,17 +97,19 @@ func (p *parley) connect() context.Context {
 func (p *parley) hear(peer int, message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(message) == 0 || len(p.inbox) > 64*len(p.links) { // more than any agreement has
+	if len(message) == 0 {
 		return
 	}
 	p.parts[peer] = append(p.parts[peer], message[1:]...)
-	if message[0] == lastPart {
+	switch {
+	case len(p.parts[peer]) > mostText, len(p.inbox) > 64*len(p.links): // more than any agreement has
+		p.parts[peer] = nil
+		p.lose(peer, fault.Peer(fault.Internal, peer, "it has said more than there is to say"))
+	case message[0] == lastPart:
 		p.inbox = append(p.inbox, letter{peer, p.parts[peer]})
 		p.parts[peer] = nil
-		p.stir()
-	} else if len(p.parts[peer]) > mostText {
-		p.lose(peer, fault.Peer(fault.Internal, peer, "it has sent more than %d bytes of one text", mostText))
 	}
+	p.stir()
 }
 
 // stir is called with the lock held after a change.

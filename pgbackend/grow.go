@@ -47,7 +47,7 @@ type coming struct {
 func OpenNewcomer(cfg Config) (*Group, error) {
 	g, err := openNewcomer(cfg)
 	if f := (&fault.Error{}); errors.As(err, &f) {
-		return nil, f.In("newcomer", "open")
+		return nil, f.In(fault.NewcomerLabel(cfg.Name), "open")
 	}
 	return g, err
 }
@@ -83,7 +83,7 @@ func (g *Group) Come(invitation string) error {
 	if g.coming == nil {
 		return g.absent("join")
 	}
-	return g.enter("join", "newcomer", g.opened.Add(g.timeout),
+	return g.enter("join", fault.NewcomerLabel(g.name), g.opened.Add(g.timeout),
 		func(ctx context.Context) (*ccl.Communicator, []int, error) {
 			comm, err := g.coming.node.Join(ctx, g.coming.config, invitation)
 			return comm, nil, err

@@ -103,6 +103,9 @@ func Label(name string, rank, size int) string {
 	return fmt.Sprintf("%s, rank %d of %d", cmp.Or(name, "(unnamed)"), rank, size)
 }
 
+// NewcomerLabel is Label for a process that has no rank in the group yet.
+func NewcomerLabel(name string) string { return cmp.Or(name, "(unnamed)") + ", a newcomer" }
+
 // In returns e as the error that ends operation op of a group. If e ended another operation of the
 // group first, the text names that operation.
 func (e *Error) In(group, op string) *Error {
