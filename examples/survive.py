@@ -32,7 +32,7 @@ NEW = "JOB_REPLACES" in os.environ  # this process has come later
 class Trainer:
     """The model, the optimizer, and the losses so far."""
 
-    def __init__(self, state=None):
+    def __init__(self, state=None, alone=False):
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
@@ -41,7 +41,7 @@ class Trainer:
             model, optimizer, self.losses = copy.deepcopy(state)
             self.model.load_state_dict(model)
             self.optimizer.load_state_dict(optimizer)
-        self.parallel = DistributedDataParallel(self.model) if dist.is_initialized() else self.model
+        self.parallel = DistributedDataParallel(self.model) if dist.is_initialized() and not alone else self.model
 
     def state(self):
         return copy.deepcopy((self.model.state_dict(), self.optimizer.state_dict(), self.losses))
@@ -109,7 +109,7 @@ def train(steps, deaths):
     at_start = dist.get_rank() if dist.is_initialized() and not NEW else -1
     kept = collections.OrderedDict()  # the states before the last two steps
     begun, few = time.perf_counter(), False
-    trainer = alike(Trainer()) if NEW else Trainer()
+    trainer = alike(Trainer(alone=True)) if NEW else Trainer()
     if ADDRESS and not NEW:
         publish()
     while len(trainer.losses) < steps:
