@@ -412,8 +412,8 @@ func (g *Group) Locate(rank int) ([]netip.Addr, error) {
 	return comm.Locate(rank), nil
 }
 
-// endJoin makes Join, ShrinkFrom, GrowFrom or Come return an error, and reports whether one was running. The caller
-// holds mu.
+// endJoin makes Join, ShrinkFrom, GrowFrom or Come return an error, and reports whether one was
+// running. The caller holds mu.
 func (g *Group) endJoin(err *fault.Error) bool {
 	end := g.joining
 	if end == nil {
