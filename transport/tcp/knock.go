@@ -17,7 +17,7 @@ type visit struct {
 	f        *Fabric
 	fd       int
 	once     sync.Once
-	stop     func() bool // ends the watch for the end of the fabric
+	cancel   context.CancelFunc // ends the watch for the end of the fabric
 }
 
 func (f *Fabric) newVisit(nc *stream) (*visit, error) {
@@ -27,15 +27,17 @@ func (f *Fabric) newVisit(nc *stream) (*visit, error) {
 	}
 	v := &visit{Conn: nc, f: f, fd: descriptor(nc.TCPConn)}
 	f.opts.Track(v.fd, true)
-	v.stop = context.AfterFunc(f.ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	ctx, cancel := context.WithCancel(f.ctx)
+	v.cancel = cancel
+	context.AfterFunc(ctx, func() { v.Close() }) // a deadline could be set again by its user
 	return v, nil
 }
 
-// Close ends the visit.
+// Close ends the visit. The end of the fabric does so, too.
 func (v *visit) Close() error {
 	err := net.ErrClosed
 	v.once.Do(func() {
-		v.stop()
+		v.cancel()
 		v.f.opts.Track(v.fd, false)
 		err = v.Conn.Close()
 	})
