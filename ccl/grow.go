@@ -276,8 +276,9 @@ func (g *growing) settling(list [][]byte, session [16]byte) (*settling, error) {
 func (a *grown) settle(former int, session [16]byte) *settling {
 	e := a.endpoint
 	_, key := sessionOf(a.addresses)
-	s := &settling{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow", former: former,
+	s := &settling{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow",
 		known: make([]bool, len(a.peers))}
+	s.former = former
 	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(a.peers), Dead: s.isDead, Needed: former,
 		Allows: func(_, _ []int) bool { return true }})
 	for peer, err := range a.joining.errs {

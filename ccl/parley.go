@@ -18,6 +18,7 @@ type parley struct {
 	session [16]byte
 	key     [32]byte
 	without map[int]bool // they are told nothing but the reason of the end
+	former  int          // the peers from this one on come to the group: what they say ends their own part only
 
 	mu       sync.Mutex
 	links    []transport.Link
@@ -51,7 +52,7 @@ const (
 
 func newParley(e *Endpoint, peers []address, fabrics []transport.Fabric, session [16]byte, key [32]byte) *parley {
 	n := len(peers)
-	return &parley{e: e, peers: peers, fabrics: fabrics, session: session, key: key, without: map[int]bool{},
+	return &parley{e: e, peers: peers, fabrics: fabrics, session: session, key: key, without: map[int]bool{}, former: n,
 		links: make([]transport.Link, n), parts: make([][]byte, n), failed: make([]*fault.Error, n),
 		proven: make([]bool, n), unsaid: make([][][]byte, n), wake: make(chan struct{}, 1)}
 }
@@ -82,10 +83,15 @@ func (p *parley) connect() context.Context {
 			case errors.As(err, &f) && (f.Code == fault.PeerLost || f.Code == fault.PeerLeft):
 				p.lose(peer, f)
 			case p.without[peer]:
-			case errors.As(err, &f):
-				p.broken = f
 			default:
-				p.broken = fault.Wrap(fault.System, err, "connecting with rank %d", peer)
+				if !errors.As(err, &f) {
+					f = fault.Wrap(fault.System, err, "connecting with rank %d", peer)
+				}
+				if peer < p.former {
+					p.broken = f
+				} else {
+					p.lose(peer, f)
+				}
 			}
 			p.stir()
 		})
@@ -136,7 +142,7 @@ func (p *parley) lose(peer int, f *fault.Error) {
 		return
 	}
 	p.failed[peer] = f
-	if p.take(f) {
+	if peer >= p.former || p.take(f) {
 		return
 	}
 	report, err := fault.ParseReport(f.Left, p.self(), len(p.links))

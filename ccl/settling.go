@@ -23,7 +23,6 @@ type settling struct {
 	what   string // "shrink" or "grow"
 	change *agree.Change
 	quorum Quorum   // of a group that shrinks
-	former int      // of a group that grows: how many ranks it had; the others come
 	before *growing // there, too, ranks of the group may give up; nil at newcomers
 
 	farewells [16]byte // of a group that shrinks: the session of those that were left out
@@ -47,7 +46,7 @@ type envelope struct {
 const newcomerSpan = 5 * time.Second
 
 // grows reports whether the group grows: then newcomers may be lost, and others may not.
-func (s *settling) grows() bool { return s.former > 0 }
+func (s *settling) grows() bool { return s.former < len(s.peers) }
 
 // run settles who is lost, and joins the others, again and again until nobody is lost meanwhile. If
 // no newcomer is left, it returns no group.
@@ -162,7 +161,7 @@ func (s *settling) loseNewcomers(ranks []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rank := range ranks {
-		if s.grows() && rank >= s.former {
+		if rank >= s.former {
 			s.lose(rank, fault.Peer(fault.PeerLost, rank, "it has said nothing for %v", newcomerSpan))
 		}
 	}
@@ -187,7 +186,7 @@ func (s *settling) open(l letter) {
 		return
 	}
 	s.mu.Lock()
-	if e.Quorum != s.quorum && s.broken == nil && !s.without[l.from] {
+	if e.Quorum != s.quorum && s.broken == nil && !s.without[l.from] && l.from < s.former {
 		s.broken = fault.Peer(fault.Mismatch, l.from, "quorum: %v here, %v at rank %d; all ranks need the same",
 			s.quorum, e.Quorum, l.from)
 	}
@@ -242,7 +241,7 @@ func (s *settling) join(ctx context.Context, members []int) (next *Communicator,
 // without it.
 func (s *settling) forNewcomer(err error, members []int) error {
 	f := &fault.Error{}
-	if !s.grows() || !errors.As(err, &f) || f.Peer < 0 || f.Peer >= len(members) || members[f.Peer] < s.former {
+	if !errors.As(err, &f) || f.Peer < 0 || f.Peer >= len(members) || members[f.Peer] < s.former {
 		return err
 	}
 	newcomer := members[f.Peer]
