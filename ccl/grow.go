@@ -299,6 +299,9 @@ func (s *settling) lostFormer() error {
 		"with shrink"}
 	if f := s.why(lost[0]); f != nil {
 		err.Cause = f
+		if told, wrong := fault.ParseReport(f.Left, s.self(), len(s.links)); wrong == nil {
+			err.Cause = told
+		}
 	}
 	return err
 }

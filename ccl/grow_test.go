@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -318,6 +320,79 @@ func TestGrowLosesARank(t *testing.T) {
 					require.ErrorAs(t, err, &f)
 					require.Equal(t, []int{leaves}, f.Culprits(), "%v", err)
 					require.True(t, strings.Contains(err.Error(), "grow"), "%v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestGrowGivesUp: the time of one rank is over at a random moment, while the others call, or
+// before, or when they are done. Nobody waits for it longer than that takes to tell; where none has
+// grown, all do so in the next call, with the newcomer that waits.
+func TestGrowGivesUp(t *testing.T) {
+	const ranks = 3
+	for _, transport := range growing {
+		t.Run(transport, func(t *testing.T) {
+			opts := ccl.GroupOptions{Transport: transport}
+			for i := range 4 {
+				comms := join(t, nodes(t, ranks, ccl.NodeOptions{}), opts, "three")
+				ctx, cancel := context.WithTimeout(background, deadline)
+				defer cancel()
+				coming, stays := context.WithCancel(ctx)
+				defer stays()
+				came := make(chan *ccl.Communicator, 1)
+				newcomer, address := nodes(t, 1, ccl.NodeOptions{})[0], addressOf(t, comms[i%ranks])
+				go func() {
+					c, _ := newcomer.Join(coming, ccl.Config{Timeout: deadline, Options: opts}, address)
+					came <- c
+				}()
+				moment := time.Duration(rand.IntN(int(60 * time.Millisecond)))
+				var left atomic.Int32
+				next, errs := make([]*ccl.Communicator, ranks), make([]error, ranks)
+				each(t, ranks, func(rank int) error {
+					mine, stop := context.WithCancel(ctx)
+					defer stop()
+					if rank == i%ranks {
+						time.AfterFunc(moment, stop)
+					} else {
+						time.Sleep(time.Duration(rank*10) * time.Millisecond)
+					}
+					if next[rank], errs[rank] = comms[rank].Grow(mine, 1, deadline); errs[rank] != nil {
+						left.Add(1)
+					}
+					return nil
+				})
+				switch left.Load() {
+				case ranks:
+					each(t, ranks, func(rank int) (err error) {
+						next[rank], err = comms[rank].Grow(ctx, 1, deadline)
+						return err
+					})
+					fallthrough
+				case 0:
+					each(t, ranks+1, func(rank int) error {
+						if rank == ranks {
+							return addUp(ctx, <-came)
+						}
+						return addUp(ctx, next[rank])
+					})
+				default: // it gave up when others were done, who learn of it in the new group
+					ended := make(chan error, 1)
+					go func() {
+						var err error
+						if c := <-came; c != nil {
+							err = ccl.Barrier(ctx, c)
+						}
+						ended <- err
+					}()
+					each(t, ranks, func(rank int) error {
+						if c := next[rank]; c != nil && ccl.Barrier(ctx, c) == nil {
+							return fmt.Errorf("it has ended, although a rank has given up: %v", errs)
+						}
+						return nil
+					})
+					stays()
+					<-ended
 				}
 			}
 		})
