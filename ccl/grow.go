@@ -247,11 +247,18 @@ func (e *Endpoint) among(addresses [][]byte, self int) (*grown, error) {
 	at := &all.endpoint
 	at.cfg.Rank, at.cfg.Size, at.cfg.Share, at.cfg.Note = self, len(addresses), nil, nil
 	at.address = addresses[self]
-	peers, group, err := at.agree(addresses)
+	var err error
+	if all.peers, _, err = at.agree(addresses); err != nil {
+		return nil, err
+	}
+	// What is settled is said without shared memory, which the system may refuse to newcomers: a group
+	// does without it then (Endpoint.Join).
+	apart := at.inSecond()
+	peers, group, err := apart.agree(addresses)
 	if err != nil {
 		return nil, err
 	}
-	all.peers, all.joining = peers, at.routed(peers, group)
+	all.joining = apart.routed(peers, group)
 	return all, nil
 }
 

@@ -261,3 +261,39 @@ func TestRefusedAndDead(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedNewcomer: a process comes to a group that shares memory, and shares none with one of
+// its ranks. Then none of them do.
+func TestRefusedNewcomer(t *testing.T) {
+	const ranks = 2
+	endpoints, _ := sandboxed(t, make([]int, ranks+1), GroupOptions{}, func(from, to int) bool { return from+to == ranks })
+	group, addresses := make([]*Endpoint, ranks), make([][]byte, ranks)
+	for rank := range group {
+		e, err := endpoints[rank].node.Open(Config{Name: "two", Rank: rank, Size: ranks, Timeout: time.Minute})
+		require.NoError(t, err)
+		group[rank], addresses[rank] = e, e.address
+	}
+	comms, errs := joinAll(group, addresses, make([]time.Duration, ranks))
+	agreeing(t, comms, errs)
+	require.Equal(t, "shm", pathTo(comms[0], 1))
+	address, err := comms[0].Address()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	next, errs := make([]*Communicator, ranks+1), make([]error, ranks+1)
+	var all sync.WaitGroup
+	for rank := range next {
+		all.Go(func() {
+			if rank == ranks {
+				next[rank], errs[rank] = endpoints[rank].node.Join(ctx, Config{Timeout: time.Minute}, address)
+			} else {
+				next[rank], errs[rank] = comms[rank].Grow(ctx, 1, time.Minute)
+			}
+		})
+	}
+	all.Wait()
+	agreeing(t, next, errs)
+	require.Equal(t, ranks+1, next[0].Size())
+	require.Equal(t, "tcp", pathTo(next[0], ranks))
+	require.Equal(t, "tcp", pathTo(next[0], 1))
+}
