@@ -251,8 +251,8 @@ func (e *Endpoint) among(addresses [][]byte, self int) (*grown, error) {
 	if all.peers, _, err = at.agree(addresses); err != nil {
 		return nil, err
 	}
-	// What is settled is said without shared memory, which the system may refuse to newcomers: a group
-	// does without it then (Endpoint.Join).
+	// What is settled is said without shared memory, which the system may refuse to newcomers: a
+	// group does without it then (Endpoint.Join).
 	apart := at.inSecond()
 	peers, group, err := apart.agree(addresses)
 	if err != nil {

@@ -266,7 +266,8 @@ func TestRefusedAndDead(t *testing.T) {
 // its ranks. Then none of them do.
 func TestRefusedNewcomer(t *testing.T) {
 	const ranks = 2
-	endpoints, _ := sandboxed(t, make([]int, ranks+1), GroupOptions{}, func(from, to int) bool { return from+to == ranks })
+	endpoints, _ := sandboxed(t, make([]int, ranks+1), GroupOptions{},
+		func(from, to int) bool { return from+to == ranks })
 	group, addresses := make([]*Endpoint, ranks), make([][]byte, ranks)
 	for rank := range group {
 		e, err := endpoints[rank].node.Open(Config{Name: "two", Rank: rank, Size: ranks, Timeout: time.Minute})

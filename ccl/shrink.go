@@ -133,7 +133,8 @@ func (c *Communicator) newSettling(peers []address, quorum Quorum, without []int
 	o := c.origin
 	_, key := sessionOf(o.addresses)
 	s := &settling{parley: newParley(o.endpoint, peers, o.fabrics, o.session("shrink", call), key), what: "shrink",
-		quorum: quorum, silent: o.silent, farewells: o.session("left out of shrink", 0), known: make([]bool, len(peers))}
+		quorum: quorum, silent: o.silent, farewells: o.session("left out of shrink", 0),
+		known: make([]bool, len(peers))}
 	for _, rank := range without {
 		s.without[rank] = true
 	}
