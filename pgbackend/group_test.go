@@ -95,7 +95,7 @@ func TestBeforeJoining(t *testing.T) {
 		require.ErrorContains(t, err, "the group has not joined yet")
 	}
 	require.ErrorContains(t, g.SetTimeout(0), "not longer than zero")
-	require.Zero(t, g.State())
+	require.Equal(t, State{Size: 2}, g.State())
 	require.True(t, g.Drain(forever))
 	require.NoError(t, g.Close())
 }
@@ -129,7 +129,8 @@ func TestStates(t *testing.T) {
 			require.NoError(t, g.Become(next[i]))
 			require.Error(t, next[i].Run(&barrier), "it is the other one now")
 		}
-		require.Equal(t, State{Generation: uint64(generation) + 1, Joined: true}, groups[0].State())
+		require.Equal(t, State{Generation: uint64(generation) + 1, Joined: true, Rank: generation % 2, Size: 2},
+			groups[0].State())
 		all(groups)
 		all(groups)
 		require.EqualValues(t, 2, groups[1].State().Seq)
@@ -145,7 +146,7 @@ func TestStates(t *testing.T) {
 	for range 2 {
 		require.NoError(t, groups[0].Close())
 	}
-	require.Equal(t, State{Generation: 3, Seq: 2, Closed: true}, groups[0].State())
+	require.Equal(t, State{Generation: 3, Seq: 2, Closed: true, Size: 2}, groups[0].State())
 	require.True(t, groups[0].Drain(forever))
 	_, started := groups[0].Start(&barrier)
 	_, sparse := groups[0].StartSparse(coo([]int64{1}, nil))

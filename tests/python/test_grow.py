@@ -56,8 +56,10 @@ def test_the_whole_job(transport, tmp_path):
 begun = time.monotonic()
 if rank < 2:
     assert goccl.grow(wait=0) is dist.group.WORLD and dist.get_world_size() == 2 and total() == 2
+    store.set("alone", "")  # nobody has come before
     new = goccl.grow(newcomers=2)
 else:
+    store.get("alone")
     new = come(rank - 2)
 assert new is dist.group.WORLD and len(dist.distributed_c10d._world.pg_map) == 1
 kept = rank >= 2 or dist.get_rank() == rank
