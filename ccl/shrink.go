@@ -107,7 +107,10 @@ func (c *Communicator) settling(quorum Quorum, without []int) (*settling, error)
 		}
 		o.shrinks++
 		s = c.newSettling(peers, quorum, without, o.shrinks)
-		s.listenTo(s.connect(), s.silent)
+		over := s.connect()
+		if quorum != AnyQuorum { // then every part goes on
+			s.listenTo(over, s.silent)
+		}
 	}
 	s.leaveOut(without)
 	o.changing, o.unended = true, nil
