@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -65,7 +66,7 @@ func (g *Group) look(now time.Time) {
 		return
 	}
 	if f := g.comm.Failure(); f != nil { // which calls that are not posted yet would learn late
-		g.fail(f)
+		g.fail(g.own(f))
 		return
 	}
 	if g.windows != nil {
@@ -76,12 +77,8 @@ func (g *Group) look(now time.Time) {
 	}
 	pending := g.windows != nil && g.windows.head() != nil
 	for _, p := range g.used() {
-		late := p.late(now)
-		if late != nil && p.inFlight == 0 {
-			g.fail(fault.Peer(fault.Timeout, g.rank,
-				"piece %d of %d: the stream of this rank has not come to the call on device %d; "+
-					"what was enqueued before it has not ended", late.posted+1, late.cut.pieces, g.ctx.Info().Index).
-				In(g.label(), late.describe()))
+		if late := p.late(now); late != nil && p.inFlight == 0 {
+			g.fail(g.notCome(late))
 			return
 		}
 		pending = pending || p.posting != nil
@@ -89,6 +86,29 @@ func (g *Group) look(now time.Time) {
 	if pending {
 		g.queries.ask(&g.queries.health)
 	}
+}
+
+// notCome returns the error of a call whose next piece waits for the stream of this rank.
+func (g *Group) notCome(o *Op) *fault.Error {
+	return fault.Peer(fault.Timeout, g.rank, "piece %d of %d: the stream of this rank has not come to the call on "+
+		"device %d; what was enqueued before it has not ended", o.posted+1, o.cut.pieces, g.ctx.Info().Index).
+		In(g.label(), o.describe())
+}
+
+// own returns the error of a group that has failed. Where the others blame this rank because they
+// have waited for it, it knows better than they what it has waited for.
+func (g *Group) own(f *fault.Error) *fault.Error {
+	if f.Code != fault.Timeout || !slices.Contains(f.Culprits(), g.rank) {
+		return f
+	}
+	for _, p := range g.used() {
+		if o := p.posting; o != nil && p.inFlight == 0 {
+			known := g.notCome(o)
+			known.Cause = f
+			return known
+		}
+	}
+	return f
 }
 
 // late returns the call of the pipeline that is not posted whole, if it is past its deadline, or

@@ -256,7 +256,7 @@ func TestTimeout(t *testing.T) {
 func TestDeviceIsLate(t *testing.T) {
 	bothRoutes(t, func(t *testing.T, world maker) {
 		options := small()
-		options.Timeout = time.Second // a busy machine begins the second call in less
+		options.Timeout = 300 * time.Millisecond
 		w := world(t, 2, cudatest.Options{Delay: -1, Stuck: -1}, options)
 		w[1].driver.Hold(w[1].stream)
 		ops := []*ccl.DeviceWork{w[0].begin(t, w[0].reduce(1000)), w[1].begin(t, w[1].reduce(1000))}
