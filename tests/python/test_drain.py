@@ -122,7 +122,7 @@ def check_unanswered(rank, transport):
     group = group_of(transport)
     work = dist.irecv(torch.zeros(4), 1 - rank, group=group)
     assert destroyed(group) < SOON
-    with pytest.raises(dist.DistBackendError, match="closed"):
+    with pytest.raises(dist.DistBackendError, match=r"closed|peer left \(rank"):  # whoever is first is seen to leave
         work.wait()
     dist.barrier()
 
