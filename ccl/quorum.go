@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -182,16 +180,9 @@ func leftOutBy(text []byte, size int) *fault.Error {
 
 // listed names ranks in a text.
 func listed(ranks []int) string {
-	var words []string
-	for _, rank := range ranks[:min(len(ranks), mostListed)] {
-		words = append(words, strconv.Itoa(rank))
+	text := fault.Ranks(ranks[:min(len(ranks), mostListed)])
+	if more := len(ranks) - mostListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	text := strings.Join(words, ", ")
-	switch more := len(ranks) - mostListed; {
-	case more > 0:
-		return fmt.Sprintf("ranks %s and %d more", text, more)
-	case len(ranks) == 1:
-		return "rank " + text
-	}
-	return "ranks " + text
+	return text
 }

@@ -78,11 +78,7 @@ func (f *frame) soFar(lane int, b *program.Instruction) string {
 func (c *Comm) alike(op *Op, waits []int) string {
 	k := c.opts.Control
 	if k == nil || !c.inquiry.over {
-		who := fmt.Sprintf("rank %d", waits[0])
-		if len(waits) > 1 {
-			who = fmt.Sprintf("ranks %v", waits[:min(len(waits), mostEdges)])
-		}
-		return "; " + who + " may be late, or in another call"
+		return "; " + fault.Ranks(waits[:min(len(waits), mostEdges)]) + " may be late, or in another call"
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
