@@ -165,9 +165,7 @@ func bare(err error) string {
 	if !errors.As(err, &f) {
 		return err.Error()
 	}
-	what := *f
-	what.Op, what.Group = "", ""
-	return fault.Text(&what)
+	return f.Bare()
 }
 
 // complaint returns the text that rank 0 sends to all ranks, empty if all arrived. torch's own

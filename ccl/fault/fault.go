@@ -160,6 +160,13 @@ const name = "goccl: "
 // Text returns what an error says, without the name of the library in front.
 func Text(err error) string { return strings.TrimPrefix(err.Error(), name) }
 
+// Bare is Text without the group and the operation, where these are said already.
+func (e *Error) Bare() string {
+	what := *e
+	what.Op, what.Group = "", ""
+	return Text(&what)
+}
+
 // Is matches the class of e.
 func (e *Error) Is(target error) bool {
 	c, ok := target.(Code)

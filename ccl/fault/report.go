@@ -60,9 +60,7 @@ func (e *Error) Report(from int) []byte {
 // Parting returns what a rank tells the others that leaves its group in order, after a message of
 // its has failed with e: a report that it has left, and not one for which they fail.
 func (e *Error) Parting(from int) []byte {
-	what := *e
-	what.Op, what.Group = "", ""
-	left := Error{Code: PeerLeft, Peer: from, Op: e.Op, Text: Text(&what)}
+	left := Error{Code: PeerLeft, Peer: from, Op: e.Op, Text: e.Bare()}
 	return left.Report(from)
 }
 
