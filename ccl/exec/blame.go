@@ -102,6 +102,9 @@ func (c *Comm) blame(op *Op, waits []int, where []string) *fault.Error {
 	guilty := map[int]string{}
 	accuse := func(peer int) {
 		s, known := k.answers[peer]
+		if !known && c.hasLeft(peer) { // and has told why
+			return
+		}
 		if why := s.guilt(known, op); why != "" && slices.Contains(c.inquiry.asked, peer) {
 			guilty[peer] = why
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -247,10 +248,28 @@ func (c *Comm) inquire(span time.Duration) bool {
 			c.inquireOf(peer)
 		}
 	}
-	if q.underWay() && now() >= q.until {
-		q.over = true
+	if q.underWay() {
+		k.mu.Lock()
+		q.over = now() >= q.until || c.heardAll()
+		k.mu.Unlock()
 	}
 	return q.over
+}
+
+// heardAll reports whether all that were asked have answered, or have left and so cannot. The
+// caller holds Control.mu.
+func (c *Comm) heardAll() bool {
+	for _, peer := range c.inquiry.asked {
+		if s, known := c.opts.Control.answers[peer]; (!known || s.Busy) && !c.hasLeft(peer) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasLeft reports whether a peer has left the group: it has failed in something else, say.
+func (c *Comm) hasLeft(peer int) bool {
+	return c.lost[peer] && !errors.Is(c.opts.Links[peer].Err(), fault.PeerLost)
 }
 
 func (c *Comm) inquireOf(peer int) {
@@ -272,7 +291,7 @@ func (c *Comm) attend() bool {
 		return true
 	}
 	k.mu.Lock()
-	questions, failures, left := k.questions, k.failures, 0
+	questions, failures := k.questions, k.failures
 	k.questions, k.failures = nil, nil
 	var next []int
 	for _, s := range k.answers {
@@ -295,13 +314,8 @@ func (c *Comm) attend() bool {
 			c.inquireOf(peer)
 		}
 		k.mu.Lock()
-		for _, peer := range c.inquiry.asked {
-			if s, known := k.answers[peer]; !known || s.Busy {
-				left++
-			}
-		}
+		c.inquiry.over = c.heardAll()
 		k.mu.Unlock()
-		c.inquiry.over = left == 0
 	}
 	if a := k.asker.Swap(nil); a != nil {
 		a.told <- c.standing()

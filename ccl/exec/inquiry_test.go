@@ -172,6 +172,45 @@ func TestRankThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestThoseThatHaveLeftCannotAnswer has all ranks but one send to a root, and fail in their next
+// call before the root's own time is over: it does not take those that have left for stopped ones.
+func TestThoseThatHaveLeftCannotAnswer(t *testing.T) {
+	for _, transport := range []string{"inproc", "shm", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			const ranks, root, absent = 5, 1, 4
+			comms := join(t, transport, ranks, plans{dtype.Gather: catalogued("linear"),
+				dtype.Barrier: catalogued("dissemination")}.of)
+			errs := eachRank(ranks, func(rank int) error {
+				if rank == absent {
+					return nil
+				}
+				x := make([]float64, 4)
+				c := exec.Call{Coll: dtype.Gather, Type: dtype.F64, Root: root, In: []exec.Block{block(x)},
+					Timeout: 2 * stallTimeout}
+				if rank == root {
+					for range ranks {
+						c.Out = append(c.Out, block(make([]float64, 4)))
+					}
+				}
+				if err := comms[rank].Run(&c); err != nil {
+					return err
+				}
+				return comms[rank].Run(&exec.Call{Coll: dtype.Barrier, Timeout: stallTimeout})
+			})
+			for rank, err := range errs {
+				if rank == absent {
+					continue
+				}
+				var f *fault.Error
+				require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
+				require.Equal(t, []int{absent}, f.Culprits(), "rank %d: %v", rank, err)
+				require.ErrorContains(t, err, "rank 4 is in no call", "rank %d", rank)
+			}
+			require.ErrorContains(t, errs[root], "gather")
+		})
+	}
+}
+
 // TestChainOfReceives has each rank receive from the next one; the last one does nothing, or
 // receives from the first, so that nobody is to blame.
 func TestChainOfReceives(t *testing.T) {
