@@ -215,9 +215,10 @@ sanitize: setup ## The C++ shim under ASan with UBSan, and under TSan: tests of 
 	@$(GO_ENV) $$VENV/bin/python ci/sanitize.py $(SANITIZERS)
 
 .PHONY: model
-model: setup ## The hand-over of ccl/exec and the recovery of TCP over all interleavings, their large scenarios too
+model: setup ## The hand-over of ccl/exec, the recovery of TCP and the meeting over all interleavings, their large scenarios too
 	@$(GO_ENV) go test -count=1 ./ccl/exec -run Model -model.full
 	@$(GO_ENV) go test -count=1 -timeout=30m ./transport/tcp -run Recovery -model.full
+	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/member -run Interleavings -model.full
 
 .PHONY: catalogue
 catalogue: setup ## Every algorithm over every transport, and whether it notices another call; every composition
@@ -237,8 +238,10 @@ drill: ## What every rank is told when one dies, hangs, calls something else …
 		&& build/goccl-drill drill $(or $(DRILL_ARGS),--all)
 
 .PHONY: agreement
-agreement: setup ## 1 to 3 of 8 ranks are killed, 200 times by each transport; the others go on without them (three minutes)
-	@$(GO_ENV) go test -count=1 -timeout=30m ./ccl -run ShrinkAfterDeaths -v -shrink.times=200
+agreement: setup ## Ranks die, come late, are refused, or killed while a group grows, 200 times each at random moments (20 minutes)
+	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl -run 'ShrinkAfterDeaths|GrowWithDeaths|RefusedAtRandom' -v \
+		-shrink.times=200 -grow.times=200 -refusals=200
+	@$(GO_ENV) $(PYTEST) --timeout=1800 --long tests/python/test_meeting_at_random.py -k 200
 
 .PHONY: test-rdma
 test-rdma: ## Go tests of RDMA with the system's libibverbs, in a virtual machine with soft RoCE (ci/rdma-vm.sh; root, to install it)
