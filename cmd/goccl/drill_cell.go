@@ -231,29 +231,38 @@ func (s *stage) spec(rank int) drillSpec {
 // start starts the ranks.
 func (s *stage) start() error {
 	for rank := range s.cell.Ranks {
-		text, err := json.Marshal(s.spec(rank))
+		a, err := s.launch(s.spec(rank))
 		if err != nil {
-			return err
-		}
-		words := append(s.prefix(rank), s.self, drillRankVerb, string(text))
-		a := &actor{rank: rank, cmd: exec.Command(words[0], words[1:]...), heard: make(chan said, 16),
-			said: map[string]said{}}
-		a.cmd.SysProcAttr, a.cmd.Stderr, a.cmd.WaitDelay = ownGroup(), &a.stderr, 2*time.Second
-		a.cmd.Dir, a.cmd.Env = s.folder, append(os.Environ(), "TMPDIR="+s.folder)
-		if a.in, err = a.cmd.StdinPipe(); err != nil {
-			return err
-		}
-		out, err := a.cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := a.cmd.Start(); err != nil {
 			return err
 		}
 		s.actors = append(s.actors, a)
-		go a.listen(out)
 	}
 	return nil
+}
+
+// launch starts the process of a rank.
+func (s *stage) launch(spec drillSpec) (*actor, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	words := append(s.prefix(spec.Rank), s.self, drillRankVerb, string(text))
+	a := &actor{rank: spec.Rank, cmd: exec.Command(words[0], words[1:]...), heard: make(chan said, 16),
+		said: map[string]said{}}
+	a.cmd.SysProcAttr, a.cmd.Stderr, a.cmd.WaitDelay = ownGroup(), &a.stderr, 2*time.Second
+	a.cmd.Dir, a.cmd.Env = s.folder, append(os.Environ(), "TMPDIR="+s.folder)
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go a.listen(out)
+	return a, nil
 }
 
 // prefix returns the words before the command of a rank.
@@ -281,7 +290,7 @@ func (a *actor) listen(out io.Reader) {
 }
 
 // join passes on the addresses, and returns when all ranks are ready. It reports whether one could
-// not begin, and the cell is over.
+// not begin, or the fault was to happen meanwhile, and the cell is over.
 func (s *stage) join() (early bool, err error) {
 	if err := s.await(wordAddress, s.everyone()...); err != nil {
 		return s.early(err)
@@ -298,6 +307,12 @@ func (s *stage) join() (early bool, err error) {
 	}
 	s.event = time.Now() // as far as ranks cannot begin
 	s.tell(string(text), s.everyone()...)
+	if s.fault.joining != nil {
+		if err := s.fault.joining(s); err != nil {
+			return true, err
+		}
+		return true, s.check()
+	}
 	if err := s.await(wordReady, s.everyone()...); err != nil {
 		return s.early(err)
 	}
@@ -508,13 +523,7 @@ func (s *stage) silence(a *actor) string {
 func (s *stage) end() {
 	var group sync.WaitGroup
 	for _, a := range s.actors {
-		group.Go(func() {
-			a.in.Close()
-			a.cmd.Process.Kill()
-			for range a.heard { // Wait must come after the last read
-			}
-			a.cmd.Wait()
-		})
+		group.Go(a.end)
 	}
 	group.Wait()
 	for _, a := range s.actors {
@@ -528,6 +537,15 @@ func (s *stage) end() {
 	if s.fault.undo != nil {
 		s.fault.undo(s)
 	}
+}
+
+// end ends the process of a rank.
+func (a *actor) end() {
+	a.in.Close()
+	a.cmd.Process.Kill()
+	for range a.heard { // Wait must come after the last read
+	}
+	a.cmd.Wait()
 }
 
 // inShort returns the beginning and the end of a text, as one line.

@@ -47,6 +47,9 @@ type drillFault struct {
 	lone      bool                             // of two hosts, one has rank 0 only
 	// cast changes what a rank is told, which is one round.
 	cast func(s *stage, rank int, spec *drillSpec, opts *ccl.Options)
+	// joining makes the fault happen while ranks join, and returns when all have ended; nil: see
+	// act.
+	joining func(s *stage) error
 	// act makes the fault happen, after all ranks were told to begin, and returns when all have
 	// ended that should.
 	act func(s *stage) error
@@ -222,7 +225,7 @@ func drillFaults() []*drillFault {
 			deaths: 3, cast: loop, act: killLooping, expects: afterDeath,
 		},
 	)
-	return append(all, shrinkFaults()...)
+	return append(append(all, shrinkFaults()...), joiningFaults()...)
 }
 
 // fullFault is the name of the fault of a limit.

@@ -79,6 +79,7 @@ const (
 	wordCalling  = "calling"   // the only round begins
 	wordUnderWay = "under way" // some rounds are done, and more follow
 	wordEnded    = "ended"
+	wordAgain    = "again" // its address for joining once more
 	wordAfter    = "after"
 )
 
@@ -127,6 +128,7 @@ type player struct {
 	node    *ccl.Node
 	comm    *ccl.Communicator
 	drill   *exercise
+	lists   chan []byte // of the addresses of all ranks
 
 	mu    sync.Mutex
 	words map[string]chan struct{}
@@ -134,17 +136,18 @@ type player struct {
 
 // drillRank is a whole rank.
 func drillRank(args []string) error {
-	r := &player{out: json.NewEncoder(os.Stdout), words: map[string]chan struct{}{}}
+	r := &player{out: json.NewEncoder(os.Stdout), words: map[string]chan struct{}{},
+		lists: make(chan []byte, 1)}
 	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &r.spec) != nil {
 		return fmt.Errorf("%s is for goccl drill's own use", drillRankVerb)
 	}
 	signal.Ignore(syscall.SIGXFSZ) // as Python does: writing beyond the limit is an error
-	in := bufio.NewReader(os.Stdin)
 	if err := startPolling(); err != nil {
 		return err
 	}
 	before := descriptors()
-	end := r.run(in)
+	go r.listen(bufio.NewReader(os.Stdin))
+	end := r.run()
 	r.say(said{Word: wordEnded, End: end})
 	if end.During != "" && r.spec.Limit != "" { // it ends, as a program does that cannot begin
 		return r.close()
@@ -193,13 +196,29 @@ func (r *player) listen(in *bufio.Reader) {
 		if err != nil {
 			os.Exit(1)
 		}
-		close(r.on(line[:len(line)-1]))
+		if line[0] == '[' {
+			r.lists <- []byte(line)
+		} else {
+			close(r.on(line[:len(line)-1]))
+		}
 	}
 }
 
 // run joins the group and plays the part.
-func (r *player) run(in *bufio.Reader) *rankEnd {
-	if err := r.join(in); err != nil {
+func (r *player) run() *rankEnd {
+	if r.spec.Part == partSecond {
+		return r.again(wordAddress)
+	}
+	end := r.first()
+	if end.Error != nil && r.spec.Part == partAgain {
+		return r.again(wordAgain)
+	}
+	return end
+}
+
+// first joins the group, and plays the part when the drill says so.
+func (r *player) first() *rankEnd {
+	if err := r.join(wordAddress); err != nil {
 		during := "join"
 		if r.node == nil {
 			during = "open"
@@ -235,8 +254,9 @@ func (r *player) run(in *bufio.Reader) *rankEnd {
 	return end
 }
 
-// join makes the node and joins the group. Nothing is joined if it returns an error.
-func (r *player) join(in *bufio.Reader) error {
+// join makes the node, if there is none yet, tells this rank's address with a word, and joins the
+// group. Nothing is joined if it returns an error.
+func (r *player) join(word string) error {
 	opts, err := ccl.ParseOptions(r.spec.Options)
 	if err != nil {
 		return err
@@ -246,26 +266,25 @@ func (r *player) join(in *bufio.Reader) error {
 			return err
 		}
 	}
-	node, err := ccl.NewNode(opts.NodeOptions)
-	if err != nil {
-		return err
+	node := r.node
+	if node == nil {
+		if node, err = ccl.NewNode(opts.NodeOptions); err != nil {
+			return err
+		}
+		node.Track(r.sockets.note)
 	}
-	node.Track(r.sockets.note)
 	endpoint, err := node.Open(ccl.Config{
 		Name: "drill", Rank: r.spec.Rank, Size: r.spec.Ranks, Timeout: time.Minute, Options: opts.GroupOptions})
 	if err != nil {
-		node.Close()
+		if r.node == nil {
+			node.Close()
+		}
 		return err
 	}
 	r.node = node
-	r.say(said{Word: wordAddress, Address: endpoint.Address()})
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
-	go r.listen(in)
+	r.say(said{Word: word, Address: endpoint.Address()})
 	var all []json.RawMessage
-	if err := json.Unmarshal(line, &all); err != nil {
+	if err := json.Unmarshal(<-r.lists, &all); err != nil {
 		return err
 	}
 	addresses := make([][]byte, len(all))
