@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -284,10 +285,10 @@ func (a *grown) settle(former int, session [16]byte) *settling {
 	e := a.endpoint
 	_, key := sessionOf(a.addresses)
 	s := &settling{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow",
-		known: make([]bool, len(a.peers))}
+		known: make([]bool, len(a.peers)), stands: make([]bool, len(a.peers))}
 	s.former = former
 	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(a.peers), Dead: s.isDead, Needed: former,
-		Allows: func(_, _ []int) bool { return true }})
+		Allows: func(_, _ []int, _ bool) bool { return true }})
 	for peer, err := range a.joining.errs {
 		if f := (&fault.Error{}); errors.As(err, &f) {
 			s.failed[peer] = f
@@ -295,6 +296,42 @@ func (a *grown) settle(former int, session [16]byte) *settling {
 	}
 	s.connect()
 	return s
+}
+
+// confirm tells the others that the new group stands here, and reports whether it does at all ranks
+// of the former one: then none of them goes on as the former one. Who does not hear of all knows no
+// more than that it stands here; others may know more.
+func (s *settling) confirm(ctx context.Context) bool {
+	text, _ := json.Marshal(envelope{Stands: true})
+	s.say(text)
+	s.stands[s.self()] = true
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(lateSpan)
+	defer late.Stop()
+	for {
+		lost, _ := s.failures()
+		for _, l := range s.letters() { // what a lost rank has said has come by now
+			s.open(l)
+		}
+		all, missing := true, false
+		for rank := range s.former {
+			all = all && s.stands[rank]
+			missing = missing || !s.stands[rank] && lost[rank]
+		}
+		if all && s.said() || missing {
+			return all
+		}
+		select {
+		case <-s.wake:
+		case <-tick.C:
+		case <-late.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+		s.poll()
+	}
 }
 
 // lostFormer returns the error of a group that does not grow because it has lost some of its own

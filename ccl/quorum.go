@@ -45,6 +45,10 @@ func (s *settling) tooFew() error {
 	if 2*left == all-len(dead) {
 		text = fmt.Sprintf("half of the %d ranks that may live are left here, and the lowest one is not", 2*left)
 	}
+	if s.quorum == Majority && Majority.Allows(all, lost, dead) {
+		text = fmt.Sprintf("no majority of the first %d ranks is left here, and the others of them may not know that the "+
+			"group has grown", s.grown)
+	}
 	if s.quorum != Majority {
 		text = fmt.Sprintf("%d of %d ranks are left here, and the quorum is %d", left, all, s.quorum)
 	}

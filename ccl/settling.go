@@ -28,7 +28,9 @@ type settling struct {
 	farewells [16]byte // of a group that shrinks: the session of those that were left out
 
 	begun  bool
+	grown  int    // see origin.former
 	known  []bool // by peer: the change knows that it is lost
+	stands []bool // by peer, of a group that grows: it has said that the new group stands there
 	gave   error  // why this rank gives up
 	silent []int  // see origin
 	agreed bool   // all of this part give up
@@ -39,7 +41,8 @@ type settling struct {
 type envelope struct {
 	Number int             `json:"number"`
 	Quorum Quorum          `json:"quorum,omitempty"`
-	What   json.RawMessage `json:"what"`
+	What   json.RawMessage `json:"what,omitempty"`
+	Stands bool            `json:"stands,omitempty"` // the whole text; see confirm
 }
 
 // newcomerSpan is how long the others wait for a newcomer that says nothing.
@@ -59,6 +62,9 @@ func (s *settling) run(ctx context.Context) (next *Communicator, members []int, 
 	for {
 		err := s.await(ctx)
 		if err == nil && s.change.Phase() == agree.Stands {
+			if s.grows() {
+				next.origin.former, next.origin.whole = s.former, s.confirm(ctx)
+			}
 			return next, members, nil
 		}
 		if next != nil {
@@ -170,7 +176,7 @@ func (s *settling) loseNewcomers(ranks []int) {
 // send tells all what the change says.
 func (s *settling) send(letters []agree.Letter) {
 	for _, l := range letters {
-		text, _ := json.Marshal(envelope{l.Number, s.quorum, l.What.Encode()})
+		text, _ := json.Marshal(envelope{Number: l.Number, Quorum: s.quorum, What: l.What.Encode()})
 		s.say(text)
 	}
 }
@@ -179,6 +185,10 @@ func (s *settling) send(letters []agree.Letter) {
 func (s *settling) open(l letter) {
 	var e envelope
 	if json.Unmarshal(l.text, &e) != nil {
+		return
+	}
+	if e.Stands && s.stands != nil {
+		s.stands[l.from] = true
 		return
 	}
 	what, err := agree.Parse(e.What, len(s.links))

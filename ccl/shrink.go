@@ -18,6 +18,8 @@ type origin struct {
 	fabrics   []transport.Fabric // by peer
 
 	// Guarded by the node's mu.
+	former   int       // of a group that has grown: how many of its ranks, the first ones, were one before; else 0
+	whole    bool      // it is certain that all of these have become ranks of this group
 	shrinks  int       // calls of Shrink, but for those that went on with an earlier one
 	grows    int       // calls of Grow
 	unended  *settling // a call of Shrink that ctx ended while ranks were missing; the next one goes on with it
@@ -141,8 +143,11 @@ func (c *Communicator) newSettling(peers []address, quorum Quorum, without []int
 	for _, rank := range without {
 		s.without[rank] = true
 	}
+	s.grown = o.former
 	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(peers), Lost: without, Dead: s.isDead,
-		Allows: func(lost, dead []int) bool { return quorum.Allows(len(peers), lost, dead) }, Looks: moreLooks})
+		Known: o.whole, Looks: moreLooks, Allows: func(lost, dead []int, known bool) bool {
+			return quorum.AllowsGrown(o.former, len(peers), lost, dead, known)
+		}})
 	return s
 }
 

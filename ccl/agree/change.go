@@ -23,6 +23,7 @@ type Change struct {
 	looks   int        // since a group was made
 
 	lost, dead []int // as the last agreement has settled
+	known      bool
 	without    []int // the lost ones of the group that was made
 }
 
@@ -37,8 +38,9 @@ type Terms struct {
 	// without it.
 	Needed int
 	// Allows reports whether the ranks that are left may go on, if all are there that are needed:
-	// the same on all ranks.
-	Allows func(lost, dead []int) bool
+	// the same on all ranks. known is set if Known is for one of them.
+	Allows func(lost, dead []int, known bool) bool
+	Known  bool
 	// Looks is how often the ranks settle again where they may not go on: a death may be known
 	// later than the loss.
 	Looks int
@@ -65,7 +67,8 @@ type Letter struct {
 
 // NewChange returns a rank's part, which Begin begins.
 func NewChange(t Terms) *Change {
-	return &Change{terms: t, lost: t.Lost, gone: make([]bool, t.Ranks), early: make([][]Letter, t.Ranks)}
+	return &Change{terms: t, lost: t.Lost, known: t.Known, gone: make([]bool, t.Ranks),
+		early: make([][]Letter, t.Ranks)}
 }
 
 // Phase returns where the change is.
@@ -76,6 +79,9 @@ func (c *Change) Number() int { return c.number }
 
 // Lost returns the ranks that are settled to be lost, and those of them that are known to be dead.
 func (c *Change) Lost() (lost, dead []int) { return c.lost, c.dead }
+
+// Known returns whether Terms.Known is set for one of the ranks, as was settled.
+func (c *Change) Known() bool { return c.known }
 
 // Members returns the ranks that are not lost.
 func (c *Change) Members() (ranks []int) {
@@ -140,7 +146,7 @@ func (c *Change) Look() []Letter {
 func (c *Change) settle(veto bool) []Letter {
 	c.number++
 	c.phase, c.told = Settling, make([]bool, c.terms.Ranks)
-	c.machine = New(c.terms.Self, c.terms.Ranks, c.lost, c.deadOf(c.lost), veto)
+	c.machine = New(c.terms.Self, c.terms.Ranks, c.lost, c.deadOf(c.lost), veto, c.known)
 	return append(c.numbered(c.machine.Begin()), c.advance()...)
 }
 
@@ -162,7 +168,7 @@ func (c *Change) advance() (tell []Letter) {
 		}
 	}
 	if settled := c.machine.Decided(); settled != nil {
-		c.lost, c.dead = settled.Lost, settled.Dead
+		c.lost, c.dead, c.known = settled.Lost, settled.Dead, settled.Known
 		c.phase = c.after(settled.Veto)
 	}
 	return tell
@@ -179,7 +185,7 @@ func (c *Change) after(veto bool) Phase {
 		return Stands
 	case slices.ContainsFunc(c.lost, func(rank int) bool { return rank < c.terms.Needed }):
 		return TooFew
-	case c.terms.Allows(c.lost, c.dead):
+	case c.terms.Allows(c.lost, c.dead, c.known):
 		return Making
 	case c.looks < c.terms.Looks:
 		return Looking

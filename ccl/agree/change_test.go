@@ -34,7 +34,7 @@ type changeScene struct {
 }
 
 // allows is the rule of the scene: a growing group keeps its ranks.
-func (s *changeScene) allows(lost, dead []int) bool {
+func (s *changeScene) allows(lost, dead []int, _ bool) bool {
 	if s.former == 0 {
 		return member.Majority.Allows(s.ranks, lost, dead)
 	}
@@ -235,7 +235,7 @@ func (w *change) wrong(end bool) string {
 			return fmt.Sprintf("two groups: %v and %v", w.ranks[stands].Members(), c.Members())
 		}
 		stands = rank
-		if !w.scene.allows(c.lost, c.dead) {
+		if !w.scene.allows(c.lost, c.dead, false) {
 			return fmt.Sprintf("the group of %v must not be", c.Members())
 		}
 	}
@@ -333,7 +333,7 @@ func TestChangeMutants(t *testing.T) {
 			}
 		},
 		"former ranks may be lost": func(c *Change) {
-			c.terms.Needed, c.terms.Allows = 0, func(_, _ []int) bool { return true }
+			c.terms.Needed, c.terms.Allows = 0, func(_, _ []int, _ bool) bool { return true }
 		},
 		"a veto does not count": func(c *Change) {
 			if c.makes {

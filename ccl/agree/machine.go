@@ -3,7 +3,8 @@
 // Each rank begins with the ranks that it believes to be lost, and all that decide, decide for the
 // same set: the union of what they began with, and of the ranks that were lost meanwhile. They also
 // decide which of the lost are known to be dead: a rank had proof of that. A rank can also veto
-// what the set is needed for; all learn whether one of them did.
+// what the set is needed for, or know something that matters then; all learn whether one of them
+// does.
 //
 // It is consensus by flooding in rounds, with the early decision of Raynal ("Consensus in
 // synchronous systems: a concise guided tour", 2002): in each round a rank tells all others what it
@@ -31,6 +32,7 @@ type Message struct {
 	Lost    []int // ascending
 	Dead    []int // those of them that are known to be dead, ascending
 	Veto    bool
+	Known   bool // see Terms
 	Decided bool
 }
 
@@ -39,12 +41,13 @@ type wire struct {
 	Round   int   `json:"round"`
 	Lost    []int `json:"lost"`
 	Veto    bool  `json:"veto,omitempty"`
+	Known   bool  `json:"known,omitempty"`
 	Decided bool  `json:"decided,omitempty"`
 }
 
 // Encode returns the message as a text.
 func (m *Message) Encode() []byte {
-	w := wire{m.Round, slices.Clone(m.Lost), m.Veto, m.Decided}
+	w := wire{m.Round, slices.Clone(m.Lost), m.Veto, m.Known, m.Decided}
 	for i, rank := range w.Lost {
 		if slices.Contains(m.Dead, rank) {
 			w.Lost[i] = ^rank
@@ -60,7 +63,7 @@ func Parse(text []byte, ranks int) (*Message, error) {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message about lost ranks that cannot be read")
 	}
-	m := &Message{Round: w.Round, Lost: []int{}, Dead: []int{}, Veto: w.Veto, Decided: w.Decided}
+	m := &Message{Round: w.Round, Lost: []int{}, Dead: []int{}, Veto: w.Veto, Known: w.Known, Decided: w.Decided}
 	// In each round but two a rank is gone.
 	wrong := w.Round < 1 || w.Round > ranks+2
 	for _, rank := range w.Lost {
@@ -83,6 +86,7 @@ type Machine struct {
 	lost    []bool
 	dead    []bool // of the lost
 	veto    bool
+	known   bool
 	gone    []bool             // no message will come any more
 	proven  []bool             // of those that are gone: this rank knows that they are dead
 	early   map[int][]*Message // by rank: those of rounds that have not begun here, oldest first
@@ -93,10 +97,10 @@ type Machine struct {
 }
 
 // New returns the machine of a rank that knows of some lost ranks, some of which are dead, and may
-// have a veto.
-func New(self, ranks int, lost, dead []int, veto bool) *Machine {
+// have a veto, or know what the others may not.
+func New(self, ranks int, lost, dead []int, veto, known bool) *Machine {
 	m := &Machine{self: self, lost: make([]bool, ranks), dead: make([]bool, ranks), gone: make([]bool, ranks),
-		proven: make([]bool, ranks), heard: make([]bool, ranks), early: map[int][]*Message{}, veto: veto}
+		proven: make([]bool, ranks), heard: make([]bool, ranks), early: map[int][]*Message{}, veto: veto, known: known}
 	for _, rank := range lost {
 		m.lost[rank], m.gone[rank], m.dead[rank] = true, true, slices.Contains(dead, rank)
 	}
@@ -118,7 +122,7 @@ func (m *Machine) Hear(from int, message *Message) []*Message {
 	if message.Decided {
 		clear(m.lost)
 		clear(m.dead)
-		m.veto = false
+		m.veto, m.known = false, false
 		m.learn(message)
 		m.decided = true
 		return []*Message{m.message()}
@@ -199,11 +203,12 @@ func (m *Machine) learn(message *Message) {
 	for _, rank := range message.Dead {
 		m.dead[rank] = true
 	}
-	m.veto = m.veto || message.Veto
+	m.veto, m.known = m.veto || message.Veto, m.known || message.Known
 }
 
 func (m *Machine) message() *Message {
-	return &Message{Round: m.round, Lost: ranksOf(m.lost), Dead: ranksOf(m.dead), Veto: m.veto, Decided: m.decided}
+	return &Message{Round: m.round, Lost: ranksOf(m.lost), Dead: ranksOf(m.dead), Veto: m.veto, Known: m.known,
+		Decided: m.decided}
 }
 
 func ranksOf(set []bool) []int {

@@ -37,7 +37,7 @@ func newWorld(lost [][]int, crashes int) *world {
 	w := &world{wires: map[[2]int][]*Message{}, told: map[[2]int]bool{}, crashes: crashes,
 		begun: make([]bool, len(lost)), crashed: make([]bool, len(lost))}
 	for rank, each := range lost {
-		w.machines = append(w.machines, New(rank, len(lost), each, nil, rank == 1))
+		w.machines = append(w.machines, New(rank, len(lost), each, nil, rank == 1, rank == 0))
 	}
 	return w
 }
@@ -74,7 +74,7 @@ func (w *world) key() string {
 	}
 	flags(w.cut)
 	for rank, m := range w.machines {
-		flags(w.begun[rank], w.crashed[rank], m.veto, m.decided, m.before == nil)
+		flags(w.begun[rank], w.crashed[rank], m.veto, m.known, m.decided, m.before == nil)
 		for _, set := range [][]bool{m.lost, m.dead, m.gone, m.proven, m.heard, m.before} {
 			flags(set...)
 		}
@@ -230,6 +230,9 @@ func (w *world) wrong(over bool, lost [][]int) string {
 		if !w.cut && !settled.Veto && !w.crashed[1] {
 			return "the veto of rank 1 is lost"
 		}
+		if !w.cut && !settled.Known && !w.crashed[0] {
+			return "what rank 0 knows is lost"
+		}
 		for _, each := range lost[rank] {
 			if !slices.Contains(settled.Lost, each) {
 				return fmt.Sprintf("rank %d has forgotten that it lost rank %d", rank, each)
@@ -252,7 +255,7 @@ func (w *world) wrong(over bool, lost [][]int) string {
 			}
 			if w.part == nil || w.part[other] == w.part[rank] {
 				if !slices.Equal(theirs.Lost, settled.Lost) || !slices.Equal(theirs.Dead, settled.Dead) ||
-					theirs.Veto != settled.Veto {
+					theirs.Veto != settled.Veto || theirs.Known != settled.Known {
 					return fmt.Sprintf("ranks decide differently: %+v, %+v", *theirs, *settled)
 				}
 				continue
@@ -347,6 +350,8 @@ func TestMutants(t *testing.T) {
 	}
 	for _, mutant := range []mutant{
 		{"no veto is told", func(m *Message) { m.Veto = false }, nil},
+		{"what is known is not told", func(m *Message) { m.Known = false }, nil},
+		{"a decision is told without what is known", decided(func(m *Message) { m.Known = false }), nil},
 		{"a decision is told without the dead", decided(func(m *Message) { m.Dead = nil }), nil},
 		{"a decision is told without the lost", decided(func(m *Message) { m.Lost, m.Dead = nil, nil }), nil},
 		{"a decision is told as another round", decided(func(m *Message) { m.Decided = false }), nil},
@@ -418,7 +423,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		machine := New(0, ranks, nil, nil, false)
+		machine := New(0, ranks, nil, nil, false, true)
 		machine.Begin()
 		if ranks > 1 {
 			machine.Hear(1, m)

@@ -34,6 +34,22 @@ func (q Quorum) Allows(ranks int, lost, dead []int) bool {
 	return !slices.Contains(lost, lowest)
 }
 
+// AllowsGrown is Allows for a group that has grown: its first ranks, former many, were one before.
+// known means that it is certain that all of these have become ranks of this group. Otherwise those
+// that are lost may have missed that, and go on as the former group; so there has to be a majority
+// of the former ranks, too.
+func (q Quorum) AllowsGrown(former, ranks int, lost, dead []int, known bool) bool {
+	if !q.Allows(ranks, lost, dead) || q != Majority || known {
+		return q.Allows(ranks, lost, dead)
+	}
+	return q.Allows(former, Below(former, lost), Below(former, dead))
+}
+
+// Below returns those of some ranks that are less than one.
+func Below(rank int, of []int) []int {
+	return slices.DeleteFunc(slices.Clone(of), func(each int) bool { return each >= rank })
+}
+
 // Silent returns those of the lost ranks that are not known to be dead.
 func Silent(lost, dead []int) []int {
 	return slices.DeleteFunc(slices.Clone(lost), func(rank int) bool { return slices.Contains(dead, rank) })

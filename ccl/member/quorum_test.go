@@ -74,6 +74,52 @@ func TestOnePartAtMost(t *testing.T) {
 	}
 }
 
+// TestOnePartOfAGroupThatGrows cuts groups that grow just when some ranks have the larger group,
+// and others of the former one do not know of it: of those that have it (inA) and those that do not
+// (inB) only one part goes on. What is known of the dead is as above.
+func TestOnePartOfAGroupThatGrows(t *testing.T) {
+	for former := 1; former <= 4; former++ {
+		for ranks := former + 1; ranks <= 5; ranks++ {
+			cuts := 1
+			for range ranks {
+				cuts *= states
+			}
+			for cut := range cuts {
+				of, died := make([]int, ranks), 0
+				for rank, left := 0, cut; rank < ranks; rank, left = rank+1, left/states {
+					if of[rank] = left % states; of[rank] == dead {
+						died |= 1 << rank
+					}
+				}
+				for known := range 1 << (2 * ranks) {
+					if known&^(died|died<<ranks) != 0 {
+						continue
+					}
+					var lost, proven []int
+					for rank, state := range of {
+						if state != inA {
+							lost = append(lost, rank)
+							if known>>rank&1 == 1 {
+								proven = append(proven, rank)
+							}
+						}
+					}
+					grown := len(lost) < ranks && Majority.AllowsGrown(former, ranks, lost, proven, false)
+					if grown && goesOn(of[:former], inB, known>>ranks) {
+						t.Fatalf("both the group of %d and that of %d go on: %v, with %b", former, ranks, of, known)
+					}
+				}
+			}
+		}
+	}
+	// Once it is known that all have the larger group, its majority is enough.
+	lost := []int{1, 2, 3}
+	require.False(t, Majority.AllowsGrown(4, 7, lost, nil, false))
+	require.True(t, Majority.AllowsGrown(4, 7, lost, nil, true))
+	require.True(t, Majority.AllowsGrown(4, 7, lost, lost, false), "they are dead")
+	require.True(t, Any.AllowsGrown(4, 7, lost, nil, false))
+}
+
 func goesOn(of []int, part, known int) bool {
 	var lost, proven []int
 	for rank, state := range of {
