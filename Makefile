@@ -238,9 +238,10 @@ drill: ## What every rank is told when one dies, hangs, calls something else …
 		&& build/goccl-drill drill $(or $(DRILL_ARGS),--all)
 
 .PHONY: agreement
-agreement: setup ## Ranks die, come late, are refused, or killed while a group grows, 200 times each at random moments (20 minutes)
+agreement: setup ## Ranks die, come late, are refused, reached one way, or killed while a group grows, 200 times each at random (half an hour)
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl -run 'ShrinkAfterDeaths|GrowWithDeaths|RefusedAtRandom' -v \
 		-shrink.times=200 -grow.times=200 -refusals=200
+	@$(GO_ENV) go test -count=1 -timeout=60m ./tests/hosts -run OneWay -hosts.pairs=50
 	@$(GO_ENV) $(PYTEST) --timeout=1800 --long tests/python/test_meeting_at_random.py -k 200
 
 .PHONY: test-rdma

@@ -154,19 +154,19 @@ int goccl_group_join(goccl_group group, const void* const* addresses, const size
 /* A meeting is an attempt of a rank to get the addresses of all ranks, over records that all can read
  * and write: values under keys, as torch's stores have them. The library says what is to be done with
  * the records, and the caller does it: it calls goccl_meeting_step, does the request, and calls it again
- * with what came of that, until the request is GOCCL_OVER. All ranks come to the same verdict: they have
+ * with what came of that, until the request is GOCCL_MEETING_OVER. All ranks come to the same verdict: they have
  * met, or the code and the error of goccl_meeting_step are the reason why there is no group. */
 typedef uint64_t goccl_meeting;
 
 typedef enum {
-  GOCCL_ADD = 1, /* add number to the counter of a key, which begins at 0; the answer's number is the sum */
-  GOCCL_SET,     /* write the value */
-  GOCCL_CHECK,   /* the answer's number is 1 if there are values under all keys, else 0 */
-  GOCCL_READ,    /* the answer has the values of all keys: they are there; of a counter, its digits */
-  GOCCL_SWAP,    /* write the value unless the key has one; the answer is the value that the key then has */
-  GOCCL_PAUSE,   /* wait number ns */
-  GOCCL_LOOK,    /* the answer has a text for each rank that is known to have died: its number, a space, and how */
-  GOCCL_OVER     /* nothing: the ranks have met */
+  GOCCL_MEETING_ADD = 1, /* add number to the counter of a key, which begins at 0; the answer's number is the sum */
+  GOCCL_MEETING_SET,     /* write the value */
+  GOCCL_MEETING_CHECK,   /* the answer's number is 1 if there are values under all keys, else 0 */
+  GOCCL_MEETING_READ,    /* the answer has the values of all keys: they are there; of a counter, its digits */
+  GOCCL_MEETING_SWAP,    /* write the value unless the key has one; the answer is the value that the key then has */
+  GOCCL_MEETING_PAUSE,   /* wait number ns */
+  GOCCL_MEETING_LOOK,    /* the answer has a text for each rank known to have died: its number, a space, and how */
+  GOCCL_MEETING_OVER     /* nothing: the ranks have met */
 } goccl_meeting_op;
 
 typedef struct {

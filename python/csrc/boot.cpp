@@ -9,7 +9,7 @@
 namespace goccl {
 namespace {
 
-// The ranks of a group that other groups of this process know to have died, as GOCCL_LOOK wants them.
+// The ranks of a group that other groups of this process know to have died, as GOCCL_MEETING_LOOK wants them.
 std::vector<std::string> known_dead(const GocclOptions& options, int size) {
   std::vector<std::string> lines;
   if (options.strangers) return lines;
@@ -64,16 +64,16 @@ class Meeting {
       for (const auto& value : values_) values.push_back(value.data()), lengths.push_back(value.size());
       int rc = lib.meeting_step(handle, number_, values.data(), lengths.data(), values.size(), &request_,
                                 buffer_.data(), buffer_.size(), &failure);
-      if (rc == GOCCL_OK && request_.op == GOCCL_LOOK && !interrupt && slice_ns() != 0) {
+      if (rc == GOCCL_OK && request_.op == GOCCL_MEETING_LOOK && !interrupt && slice_ns() != 0) {
         if ((interrupt = raised_by_signals()))
           rc = lib.meeting_interrupt(handle, "it was interrupted by a signal", &request_, buffer_.data(),
                                      buffer_.size(), &failure);
       }
-      if (interrupt && (rc != GOCCL_OK || request_.op == GOCCL_OVER)) std::rethrow_exception(interrupt);
+      if (interrupt && (rc != GOCCL_OK || request_.op == GOCCL_MEETING_OVER)) std::rethrow_exception(interrupt);
       // A rank that has come is not there any more, as in join.
       if (rc == GOCCL_PEER_LOST && failure.peer >= 0) C10_THROW_ERROR(DistNetworkError, failure.text);
       check(rc, failure, "goccl_meeting_step");
-      if (request_.op == GOCCL_OVER) return;
+      if (request_.op == GOCCL_MEETING_OVER) return;
       try {
         carry_out();
       } catch (const std::exception& e) {
@@ -97,13 +97,13 @@ class Meeting {
     number_ = 0;
     values_.clear();
     switch (request_.op) {
-      case GOCCL_ADD: number_ = store_->add(keys.at(0), request_.number); break;
-      case GOCCL_SET: store_->set(keys.at(0), value); break;
-      case GOCCL_CHECK: number_ = store_->check(keys); break;
-      case GOCCL_READ: read(keys); break;
-      case GOCCL_SWAP: values_.push_back(store_->compareSet(keys.at(0), {}, value)); break;
-      case GOCCL_PAUSE: std::this_thread::sleep_for(std::chrono::nanoseconds(request_.number)); break;
-      case GOCCL_LOOK:
+      case GOCCL_MEETING_ADD: number_ = store_->add(keys.at(0), request_.number); break;
+      case GOCCL_MEETING_SET: store_->set(keys.at(0), value); break;
+      case GOCCL_MEETING_CHECK: number_ = store_->check(keys); break;
+      case GOCCL_MEETING_READ: read(keys); break;
+      case GOCCL_MEETING_SWAP: values_.push_back(store_->compareSet(keys.at(0), {}, value)); break;
+      case GOCCL_MEETING_PAUSE: std::this_thread::sleep_for(std::chrono::nanoseconds(request_.number)); break;
+      case GOCCL_MEETING_LOOK:
         for (const std::string& line : known_dead(options_, size_)) values_.emplace_back(line.begin(), line.end());
     }
   }

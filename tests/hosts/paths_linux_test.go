@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -99,6 +100,7 @@ func (r *rank) exchange(t *testing.T) {
 
 var (
 	pathFlag  = flag.String("hosts.path", "", "FOLDER/RANK: be a rank of the tests of paths")
+	pairsFlag = flag.Int("hosts.pairs", 2, "how many pairs TestOneWay has of each kind")
 	againFlag = flag.Bool("hosts.again", false, "exchange data a second time, once there is a file FOLDER/again")
 )
 
@@ -121,7 +123,8 @@ func TestRankOfPath(t *testing.T) {
 }
 
 // pair has two ranks, one a host, run together, and other lines of the script beside them; FOLDER
-// is theirs. It returns what all of them have said.
+// is theirs. Lines before can set DELAY0 and DELAY1, after which they begin. It returns what all of
+// them have said.
 func pair(t *testing.T, wire, before, beside string, more ...string) string {
 	folder := t.TempDir()
 	self, err := os.Executable()
@@ -129,8 +132,8 @@ func pair(t *testing.T, wire, before, beside string, more ...string) string {
 	var text strings.Builder
 	text.WriteString("FOLDER=" + folder + "\n" + before + "\n")
 	for n := range 2 {
-		fmt.Fprintf(&text, "ip netns exec host%d %s -test.run ^TestRankOfPath$ -hosts.path %s/%d %s &\n", n, self, folder, n,
-			strings.Join(more, " "))
+		fmt.Fprintf(&text, "(sleep ${DELAY%d:-0}; exec ip netns exec host%d %s -test.run ^TestRankOfPath$ "+
+			"-hosts.path %s/%d %s) &\n", n, n, self, folder, n, strings.Join(more, " "))
 		fmt.Fprintf(&text, "R%d=$!\n", n)
 	}
 	text.WriteString(beside + "\nwait $R0\nwait $R1\n")
@@ -172,13 +175,16 @@ func TestOddAddresses(t *testing.T) {
 }
 
 // TestOneWay has a firewall between two hosts, which lets only one of them open connections. Which
-// side dials first is chance, so there are some pairs at the same time.
+// side dials first is chance, so there are some pairs at the same time, which begin at random
+// moments.
 func TestOneWay(t *testing.T) {
 	for _, wire := range []string{"drop=0", "drop=1", "refuse=0", "refuse=1"} {
-		for range 2 {
+		for range *pairsFlag {
 			t.Run(wire, func(t *testing.T) {
 				t.Parallel()
-				pair(t, wire, "", "")
+				late := fmt.Sprintf("DELAY%d=%.3f", rand.IntN(2), rand.Float64())
+				t.Log(late)
+				pair(t, wire, late, "")
 			})
 		}
 	}
