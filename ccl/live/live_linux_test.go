@@ -73,7 +73,7 @@ func TestAsk(t *testing.T) {
 func TestStuckReaders(t *testing.T) {
 	large := &Process{Groups: make([]Group, 3*mostGroups)}
 	for i := range large.Groups {
-		large.Groups[i].Failure = strings.Repeat("x", 8<<10) // more than a socket holds
+		large.Groups[i].Failure = strings.Repeat("x", 2<<10) // together more than a socket holds
 	}
 	groups := large.Groups
 	open := served(t, func() *Process { return &Process{Groups: groups} })
@@ -101,7 +101,7 @@ func TestStuckReaders(t *testing.T) {
 		var err error
 		got, err = Ask(os.Getpid())
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	require.Len(t, got.Groups, mostGroups)
 	require.Equal(t, 2*mostGroups, got.More)
 	for _, c := range stuck {
