@@ -30,6 +30,6 @@
 //
 // # Who goes on
 //
-// Where ranks are lost, Quorum says which part of a group may go on without the rest. Groups that
-// shrink and grow are to become meetings of the same kind, over other carriers than a store.
+// Where ranks are lost, Quorum says which part of a group may go on without the rest; Gathering
+// finds out who comes to a group that grows. How its ranks agree is package agree.
 package member

@@ -42,9 +42,9 @@ class Meeting {
           const std::string& failed)
       : store_(std::move(store)), options_(options), size_(size), buffer_(GOCCL_MEETING_BUFFER(size), '\0') {
     const auto& ranks = options.global_ranks_in_group;
-    const bool first = ranks.empty() ? rank == 0 : ranks.at(rank) == 0; // it serves the store, as a rule
+    keeps_store = ranks.empty() ? rank == 0 : ranks.at(rank) == 0; // it serves the store, as a rule
     const goccl_meeting_options open{
-        .rank = rank, .size = size, .keeps_store = first,
+        .rank = rank, .size = size, .keeps_store = keeps_store,
         .timeout_ns = std::chrono::nanoseconds(options.timeout).count(), .name = options.group_name.c_str(),
         .global_ranks = ranks.data(), .n_global_ranks = ranks.size(), .address = address.data(),
         .address_len = address.size(), .failed = address.empty() ? failed.c_str() : nullptr};
@@ -86,6 +86,7 @@ class Meeting {
   }
 
   goccl_meeting handle = 0;
+  bool keeps_store = false;
 
  private:
   void carry_out() {
@@ -157,12 +158,15 @@ void GocclBackend::join(const StorePtr& store, const Opening& opening, int rank,
                         const GroupOptionsPtr& options) {
   Meeting meeting(store, rank, size, *options, opening.address, "");
   meeting.run();
+  const auto met = std::chrono::steady_clock::now();
   goccl_work joining = 0;
   std::exception_ptr interrupt;
   Failure failure;
   int rc = lib.meeting_join(meeting.handle, opening.group, slice_ns(), &joining, &failure);
   if (joining != 0) rc = await(joining, Limit(), opening.group, interrupt, &failure), give_back(joining);
   if (interrupt) std::rethrow_exception(interrupt);
+  if (rc != GOCCL_OK && meeting.keeps_store) // the others may still have to read that they have met, and fail like this
+    std::this_thread::sleep_until(met + std::chrono::seconds(1));
   // All addresses are known here, so an unreachable address is a failure of the network.
   if (rc == GOCCL_TIMEOUT || rc == GOCCL_PEER_LOST || rc == GOCCL_PEER_LEFT)
     C10_THROW_ERROR(DistNetworkError, failure.text);

@@ -139,6 +139,55 @@ def come(path, rank):
     print(attempt(dist.FileStore(path, 2), rank, 2, 60), flush=True)
 
 
+class Slow(dist.Store):
+    """Another store, each operation of which takes a while."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+
+    def add(self, *args):
+        return self.after_a_while("add", args)
+
+    def set(self, *args):
+        return self.after_a_while("set", args)
+
+    def check(self, *args):
+        return self.after_a_while("check", args)
+
+    def get(self, *args):
+        return self.after_a_while("get", args)
+
+    def compare_set(self, *args):
+        return self.after_a_while("compare_set", args)
+
+    def after_a_while(self, name, args):
+        time.sleep(0.1)
+        return getattr(self.store, name)(*args)
+
+
+def serve(pipe):
+    """Serves the store and comes as the last rank, with other options than the first to come; then the process ends."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    pipe.send(store.port)
+    until(lambda: store.check(["goccl/count/1"]), "rank 1 did not come")
+    pipe.send(str(attempt(store, 0, 2, options=goccl.Options(transport="tcp"))))
+    pipe.close()
+    os._exit(0)
+
+
+def test_the_store_ends_with_a_rank_that_cannot_join():
+    """The ranks meet, and find that their options differ: the last one at once, the first one not before it has read that."""
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=serve, args=(there,), daemon=True)
+    process.start()
+    store = dist.TCPStore("127.0.0.1", here.recv(), is_master=False)
+    first = Rank(Slow(store), 1, 2, options=goccl.Options(transport="shm"))
+    assert "GOCCL_TRANSPORT=shm" in here.recv()
+    refused([first], "mismatch", "GOCCL_TRANSPORT=tcp")
+    process.join(30)
+
+
 @pytest.fixture
 def comer(tmp_path):
     """A process that has come as rank 1 over a file, with that store."""
