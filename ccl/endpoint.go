@@ -355,25 +355,10 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 		if err := json.Unmarshal(text, a); err != nil {
 			return nil, fault.Peer(fault.Invalid, rank, "its address cannot be read: %v", err)
 		}
-		own, theirs := differing(mine.Options, a.Options)
-		for _, check := range []struct {
-			what        string
-			mine, other any
-		}{
-			{"goccl version", mine.Version, a.Version},
-			{"plan format", mine.Format, a.Format},
-			{"shim version", mine.Client, a.Client},
-			{"device of the tensors", deviceOf(mine.Device), deviceOf(a.Device)},
-			{"shared descriptors", someOrNone(mine.Shares), someOrNone(a.Shares)},
-			{"options", own, theirs},
-			{"contents of GOCCL_PLAN", mine.Plans, a.Plans},
-			{"rows of GOCCL_TUNE", orNone(mine.Tune), orNone(a.Tune)},
-		} {
-			if check.mine != check.other {
-				return nil, fault.Peer(fault.Mismatch, rank,
-					"%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
-					check.what, e.cfg.Rank, check.mine, rank, check.other)
-			}
+		if what, own, theirs := mine.differsFrom(a); what != "" {
+			return nil, fault.Peer(fault.Mismatch, rank,
+				"%s: rank %d has %v, rank %d has %v; all ranks of a group need the same",
+				what, e.cfg.Rank, own, rank, theirs)
 		}
 		if a.Slot > e.cfg.Options.slot() || a.Slot%mem.Align != 0 {
 			return nil, fault.Peer(fault.Invalid, rank, "its windows have slots of %d bytes", a.Slot)
@@ -396,6 +381,31 @@ func (e *Endpoint) parse(addresses [][]byte) ([]address, error) {
 			"another process has joined as this rank; is a rank used twice?")
 	}
 	return peers, nil
+}
+
+// differsFrom returns what has to be the same in two addresses and is not, "" if there is nothing.
+// Each rank compares all others with itself, so the usual case is quick.
+func (a *address) differsFrom(b *address) (what string, mine, theirs any) {
+	switch {
+	case a.Version != b.Version:
+		return "goccl version", a.Version, b.Version
+	case a.Format != b.Format:
+		return "plan format", a.Format, b.Format
+	case a.Client != b.Client:
+		return "shim version", a.Client, b.Client
+	case a.Device != b.Device:
+		return "device of the tensors", deviceOf(a.Device), deviceOf(b.Device)
+	case a.Shares != b.Shares:
+		return "shared descriptors", someOrNone(a.Shares), someOrNone(b.Shares)
+	case a.Options != b.Options:
+		own, other := differing(a.Options, b.Options)
+		return "options", own, other
+	case a.Plans != b.Plans:
+		return "contents of GOCCL_PLAN", a.Plans, b.Plans
+	case a.Tune != b.Tune:
+		return "rows of GOCCL_TUNE", orNone(a.Tune), orNone(b.Tune)
+	}
+	return "", nil, nil
 }
 
 // differing returns those of the options of two ranks in which they differ.

@@ -34,6 +34,13 @@ var calibrate = sync.OnceFunc(func() {
 	measuredWakeCost.Store(min(max(cost, leastWakeCost), mostWakeCost))
 })
 
+// enoughWakes is how many wakes are measured on a machine that is too busy for more: where many
+// processes begin at the same time, each of them would keep a core awake for many milliseconds.
+const (
+	enoughWakes = 3
+	wakesSpan   = 2 * time.Millisecond
+)
+
 // measureWake wakes a thread repeatedly from one that stays awake, as a ringer does, and returns
 // the median of the times until the woken thread ran.
 func measureWake(rounds int) time.Duration {
@@ -56,22 +63,23 @@ func measureWake(rounds int) time.Duration {
 	}()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	took := make([]time.Duration, rounds)
-	for i := range took {
+	var took []time.Duration
+	begun := now()
+	for len(took) < rounds && (len(took) < enoughWakes || now()-begun < int64(wakesSpan)) {
 		for start := now(); now()-start < int64(40*time.Microsecond); {
 			Pause(turnPauses) // meanwhile the other thread falls asleep
 		}
 		start := time.Now()
 		ping.Add(1)
 		Wake(&ping, 1)
-		await(uint32(i + 1))
-		took[i] = time.Since(start)
+		await(uint32(len(took) + 1))
+		took = append(took, time.Since(start))
 	}
 	ended.Store(true)
 	ping.Add(1)
 	Wake(&ping, 1)
 	slices.Sort(took)
-	return took[rounds/2]
+	return took[len(took)/2]
 }
 
 // measureYield returns the fastest of some yields: one during which no other thread took the core.
