@@ -15,7 +15,7 @@ import (
 
 // Two states are the same for the model if they differ only in what no rank looks at any more, or
 // in which rank is which: no rule of a meeting depends on the order of the ranks, but for the order
-// in which one asks for others, and there the model takes every order (inAnyOrder).
+// in which one asks for others, and there the model takes every order (next).
 
 type stateKey [2]uint64
 

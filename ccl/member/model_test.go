@@ -281,7 +281,7 @@ func (w *world) next() (all []*world, err error) {
 			continue
 		}
 		add(rank, func(n *world, _ *process) error { return n.step(rank) })
-		for i := range p.m.asked { // inAnyOrder
+		for i := range p.m.asked { // in any order: see stateKey
 			if p.request.Op == Add && p.request.Number == 0 && i > 0 {
 				add(rank, func(n *world, p *process) error {
 					p.m.asked[0], p.m.asked[i] = p.m.asked[i], p.m.asked[0]

@@ -50,66 +50,62 @@ const (
 	states
 )
 
-// TestOnePartAtMost cuts groups of up to 5 ranks in every way, with every set of dead ranks, of
-// which each part knows any subset.
-func TestOnePartAtMost(t *testing.T) {
-	for ranks, cuts := 2, states*states; ranks <= 5; ranks, cuts = ranks+1, cuts*states {
-		for cut := range cuts {
-			of, died := make([]int, ranks), 0 // died has a bit for each dead rank
-			for rank, left := 0, cut; rank < ranks; rank, left = rank+1, left/states {
-				if of[rank] = left % states; of[rank] == dead {
-					died |= 1 << rank
-				}
-			}
-			for known := range 1 << (2 * ranks) { // a bit for each rank and part
-				if known&^(died|died<<ranks) != 0 {
-					continue
-				}
-				goOn := []bool{goesOn(of, inA, known), goesOn(of, inB, known>>ranks)}
-				if goOn[0] && goOn[1] {
-					t.Fatalf("both parts of %v go on, with %b", of, known)
-				}
+// everyCut calls each with every way to cut a group, every set of its ranks that are dead, and what
+// each of two parts knows of them: a bit of known for each rank, for B behind those for A.
+func everyCut(ranks int, each func(of []int, known int)) {
+	of := make([]int, ranks)
+	for {
+		died := 0 // a bit for each dead rank
+		for rank, state := range of {
+			if state == dead {
+				died |= 1 << rank
 			}
 		}
+		for known := range 1 << (2 * ranks) {
+			if known&^(died|died<<ranks) == 0 {
+				each(of, known)
+			}
+		}
+		next := 0
+		for ; next < ranks; next++ {
+			if of[next] = (of[next] + 1) % states; of[next] > 0 {
+				break
+			}
+		}
+		if next == ranks {
+			return
+		}
+	}
+}
+
+// TestOnePartAtMost: however a group of up to 5 ranks is cut, one part at most goes on.
+func TestOnePartAtMost(t *testing.T) {
+	for ranks := 2; ranks <= 5; ranks++ {
+		everyCut(ranks, func(of []int, known int) {
+			lost, proven := lostBy(of, inA, known)
+			a := len(lost) < ranks && Majority.Allows(ranks, lost, proven)
+			lost, proven = lostBy(of, inB, known>>ranks)
+			if a && len(lost) < ranks && Majority.Allows(ranks, lost, proven) {
+				t.Fatalf("both parts of %v go on, with %b", of, known)
+			}
+		})
 	}
 }
 
 // TestOnePartOfAGroupThatGrows cuts groups that grow just when some ranks have the larger group,
 // and others of the former one do not know of it: of those that have it (inA) and those that do not
-// (inB) only one part goes on. What is known of the dead is as above.
+// (inB) only one part goes on.
 func TestOnePartOfAGroupThatGrows(t *testing.T) {
 	for former := 1; former <= 4; former++ {
 		for ranks := former + 1; ranks <= 5; ranks++ {
-			cuts := 1
-			for range ranks {
-				cuts *= states
-			}
-			for cut := range cuts {
-				of, died := make([]int, ranks), 0
-				for rank, left := 0, cut; rank < ranks; rank, left = rank+1, left/states {
-					if of[rank] = left % states; of[rank] == dead {
-						died |= 1 << rank
-					}
+			everyCut(ranks, func(of []int, known int) {
+				lost, proven := lostBy(of, inA, known)
+				grown := len(lost) < ranks && Majority.AllowsGrown(former, ranks, lost, proven, false)
+				lost, proven = lostBy(of[:former], inB, known>>ranks)
+				if grown && len(lost) < former && Majority.Allows(former, lost, proven) {
+					t.Fatalf("both the group of %d and that of %d go on: %v, with %b", former, ranks, of, known)
 				}
-				for known := range 1 << (2 * ranks) {
-					if known&^(died|died<<ranks) != 0 {
-						continue
-					}
-					var lost, proven []int
-					for rank, state := range of {
-						if state != inA {
-							lost = append(lost, rank)
-							if known>>rank&1 == 1 {
-								proven = append(proven, rank)
-							}
-						}
-					}
-					grown := len(lost) < ranks && Majority.AllowsGrown(former, ranks, lost, proven, false)
-					if grown && goesOn(of[:former], inB, known>>ranks) {
-						t.Fatalf("both the group of %d and that of %d go on: %v, with %b", former, ranks, of, known)
-					}
-				}
-			}
+			})
 		}
 	}
 	// Once it is known that all have the larger group, its majority is enough.
@@ -120,8 +116,8 @@ func TestOnePartOfAGroupThatGrows(t *testing.T) {
 	require.True(t, Any.AllowsGrown(4, 7, lost, nil, false))
 }
 
-func goesOn(of []int, part, known int) bool {
-	var lost, proven []int
+// lostBy returns the ranks that a part has lost, and those of them that it knows to be dead.
+func lostBy(of []int, part, known int) (lost, proven []int) {
 	for rank, state := range of {
 		if state != part {
 			lost = append(lost, rank)
@@ -130,7 +126,7 @@ func goesOn(of []int, part, known int) bool {
 			}
 		}
 	}
-	return len(lost) < len(of) && Majority.Allows(len(of), lost, proven)
+	return lost, proven
 }
 
 // TestSomebodyGoesOn: where the dead are known, all others go on, however many have died.
