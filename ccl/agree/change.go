@@ -80,9 +80,6 @@ func (c *Change) Number() int { return c.number }
 // Lost returns the ranks that are settled to be lost, and those of them that are known to be dead.
 func (c *Change) Lost() (lost, dead []int) { return c.lost, c.dead }
 
-// Known returns whether Terms.Known is set for one of the ranks, as was settled.
-func (c *Change) Known() bool { return c.known }
-
 // Members returns the ranks that are not lost.
 func (c *Change) Members() (ranks []int) {
 	for rank := range c.terms.Ranks {

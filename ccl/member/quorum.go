@@ -42,11 +42,11 @@ func (q Quorum) AllowsGrown(former, ranks int, lost, dead []int, known bool) boo
 	if !q.Allows(ranks, lost, dead) || q != Majority || known {
 		return q.Allows(ranks, lost, dead)
 	}
-	return q.Allows(former, Below(former, lost), Below(former, dead))
+	return q.Allows(former, below(former, lost), below(former, dead))
 }
 
-// Below returns those of some ranks that are less than one.
-func Below(rank int, of []int) []int {
+// below returns those of some ranks that are less than one.
+func below(rank int, of []int) []int {
 	return slices.DeleteFunc(slices.Clone(of), func(each int) bool { return each >= rank })
 }
 
