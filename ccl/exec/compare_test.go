@@ -109,6 +109,44 @@ func TestTwoReasonsAtOnce(t *testing.T) {
 	require.Equal(t, before, mem.InUse(), "a window that rank 2 reads is gone")
 }
 
+// TestTheOddRankPassesTheReportOn has one rank call all_reduce where the others reduce, and one of
+// those go on and find the difference. When the odd one looks, that rank's next call and its end
+// are there. It passes the report on, and the last one, which has heard nothing else, names the odd
+// one.
+func TestTheOddRankPassesTheReportOn(t *testing.T) {
+	const ranks, first, odd, root = 3, 0, 1, 2
+	for _, name := range []string{"inproc", "shm", "tcp"} {
+		t.Run(name, func(t *testing.T) {
+			comms := join(t, name, ranks, plans{dtype.Reduce: catalogued("binomial"),
+				dtype.AllReduce: catalogued("naive"), dtype.Barrier: catalogued("dissemination")}.of)
+			v := view{coll: dtype.Reduce, typ: dtype.F32, root: root, length: func(plan.Extent) int { return 300 }}
+			reduces := func(rank int) error { return comms[rank].Run(v.call(ranks, rank)) }
+			last := make(chan error, 1)
+			go func() { last <- reduces(root) }()
+			other := v
+			other.coll, other.root = dtype.AllReduce, 0
+			op, err := comms[odd].Post(other.call(ranks, odd)) // which sends to the first one
+			require.NoError(t, err)
+			defer op.Free()
+			var found error
+			exec.Held(comms[odd], func() {
+				if found = reduces(first); found == nil {
+					found = comms[first].Run(&exec.Call{Coll: dtype.Barrier, Timeout: 5 * time.Second})
+				}
+				for end := time.Now().Add(5 * time.Second); comms[odd].Gone(first) == nil && time.Now().Before(end); {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			require.ErrorIs(t, found, fault.Mismatch)
+			require.ErrorIs(t, op.Wait(nil), fault.Mismatch)
+			f := &fault.Error{}
+			require.ErrorAs(t, <-last, &f)
+			require.ErrorIs(t, f, fault.Mismatch)
+			require.Equal(t, []int{odd}, f.Culprits(), "%v", f)
+		})
+	}
+}
+
 // pair joins two ranks that broadcast from rank 0.
 func pair(t *testing.T, with makeUp) (comms []*exec.Comm, broadcast func(rank int) error) {
 	with.slot = slotBytes

@@ -156,11 +156,10 @@ func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
 		if a, b, ok := c.earlier(peer); ok {
 			return c.different(peer, a, b)
 		}
-		// It may have found that first, and left.
+		// It may have found that first, and left. Its report is passed on as it is.
 		if gone := (*fault.Error)(nil); errors.As(c.opts.Links[peer].Err(), &gone) && len(gone.Left) > 0 {
-			told, wrong := fault.ParseReport(gone.Left, c.rank, c.size)
-			if wrong == nil && told.Code == fault.Mismatch {
-				c.weigh(told)
+			if told := c.parseReport(peer, gone.Left); told != nil && told.Code == fault.Mismatch {
+				c.learn(peer, gone.Left)
 				return told
 			}
 		}
