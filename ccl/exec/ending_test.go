@@ -2,7 +2,9 @@ package exec_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,6 +162,43 @@ func TestAllDeathsAreNamed(t *testing.T) {
 		require.True(t, errors.As(err, &f), "rank %d: %v", rank, err)
 		require.ErrorIs(t, err, fault.PeerLost)
 		require.ElementsMatch(t, []int{1, 3}, f.Culprits(), "rank %d: %v", rank, err)
+	}
+}
+
+// TestHowAProcessEndedIsTold has one rank see how another one ended, while the others see only that
+// a connection broke: all are told.
+func TestHowAProcessEndedIsTold(t *testing.T) {
+	const ranks, lost, witness = 4, 3, 1
+	members := membersOf(t, "inproc", ranks, makeUp{slot: slotBytes})
+	a, err := algo.Find(dtype.Barrier, "dissemination")
+	require.NoError(t, err)
+	paths := make([]*mute, lost)
+	comms := make([]*exec.Comm, ranks)
+	for rank, m := range members {
+		if rank != lost {
+			link := m.links[lost]
+			paths[rank] = &mute{Link: link, Lender: link.(transport.Lender)}
+			m.links[lost] = paths[rank]
+		}
+		comms[rank] = m.comm(t, rank, fixed{a})
+	}
+	for rank, path := range paths {
+		e := fault.Peer(fault.PeerLost, lost, "the connection broke")
+		e.Cause = syscall.ECONNRESET
+		if rank == witness {
+			e = fault.Peer(fault.PeerLost, lost, "process 7 was killed by signal 9")
+			e.Seen = true
+		}
+		path.err.Store(e)
+	}
+	for rank, err := range eachRank(lost, func(rank int) error {
+		return comms[rank].Run(&exec.Call{Coll: dtype.Barrier, Timeout: hang})
+	}) {
+		var f *fault.Error
+		require.ErrorAs(t, err, &f, "rank %d", rank)
+		require.Equal(t, []int{lost}, f.Culprits(), "rank %d: %v", rank, err)
+		require.ErrorContains(t, err, "process 7 was killed by signal 9", "rank %d", rank)
+		require.Equal(t, 1, strings.Count(err.Error(), "signal 9"), "rank %d: %v", rank, err)
 	}
 }
 

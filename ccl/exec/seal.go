@@ -67,14 +67,29 @@ func (l *losses) add(one loss) {
 	rank := one.err.Peer
 	old, known := l.of[rank]
 	if known && (old.own || !one.own) {
-		return
+		one, old = old, one
 	}
 	if l.of == nil {
 		l.of = map[int]loss{}
 	}
-	if l.of[rank] = one; !known {
+	if l.of[rank] = one.witnessed(old); !known {
 		l.changes++
 	}
+}
+
+// witnessed adds to how this rank sees a loss what another one says that has seen more: how the
+// process ended, which only ranks of its host can see.
+func (one loss) witnessed(other loss) loss {
+	if other.err == nil || one.err.Seen || !other.err.Seen || other.own {
+		return one
+	}
+	e := *one.err
+	if e.Cause != nil {
+		e.Text = strings.TrimPrefix(e.Text+": "+fault.Text(e.Cause), ": ")
+	}
+	e.Text, e.Cause, e.Seen = strings.TrimPrefix(e.Text+"; "+other.err.Text, "; "), nil, true
+	one.err = &e
+	return one
 }
 
 func (l *losses) has(rank int) bool {

@@ -59,6 +59,7 @@ type Error struct {
 	// Refused is set where the system does not let two processes share memory: their group can do
 	// without it.
 	Refused bool
+	Seen    bool   // of a peer that is lost: whoever says so has seen how its process ended
 	Dead    bool   // of a peer that is lost: its process has ended, or nothing of this host listens for it
 	Proof   []byte // of a mismatch: what a rank that hears the report compares with its own calls
 	Left    []byte // of a link whose peer has left: what the peer said when it did (transport.Link.Leave)

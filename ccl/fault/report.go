@@ -32,13 +32,14 @@ type report struct {
 	Proof []byte `json:"proof,omitempty"`
 
 	Refused bool `json:"refused,omitempty"`
+	Seen    bool `json:"seen,omitempty"`
 }
 
 // Report returns the report of an error that a rank has found: at most MaxReport bytes. An error
 // that names no rank was caused by this rank itself.
 func (e *Error) Report(from int) []byte {
 	r := report{Code: e.Code, Ranks: e.Culprits(), From: from, Op: cut(e.Op, mostOperation), Seq: e.Seq, Text: e.Text,
-		Refused: e.Refused}
+		Refused: e.Refused, Seen: e.Seen}
 	if len(e.Proof) <= mostProof {
 		r.Proof = e.Proof
 	}
@@ -114,8 +115,8 @@ func ParseReport(text []byte, self, ranks int) (*Error, error) {
 		said += ", in " + op
 	}
 	e := &Error{Code: r.Code, Ranks: slices.Compact(r.Ranks), Proof: r.Proof, Seq: r.Seq,
-		Refused: r.Refused && r.Code == NotSupported,
-		Text:    strings.TrimSuffix(said+": "+evidence, ": ")}
+		Refused: r.Refused && r.Code == NotSupported, Seen: r.Seen && r.Code == PeerLost,
+		Text: strings.TrimSuffix(said+": "+evidence, ": ")}
 	e.Peer = e.Ranks[0]
 	return e, nil
 }

@@ -522,7 +522,7 @@ func (p *process) lostError(rank int) *fault.Error {
 		return fault.Wrap(fault.System, p.dead, "shm: this process has given up the connection to %s", p.who())
 	}
 	e := fault.Peer(fault.PeerLost, rank, "shm: %s %s", p.who(), p.story)
-	e.Dead = p.ended
+	e.Dead, e.Seen = p.ended, p.ended
 	if !errors.Is(p.dead, errEnd) {
 		e.Cause = p.dead
 	}
