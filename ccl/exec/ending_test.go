@@ -168,7 +168,7 @@ func TestAllDeathsAreNamed(t *testing.T) {
 // TestHowAProcessEndedIsTold has one rank see how another one ended, while the others see only that
 // a connection broke: all are told.
 func TestHowAProcessEndedIsTold(t *testing.T) {
-	const ranks, lost, witness = 4, 3, 1
+	const ranks, lost, observer = 4, 3, 1
 	members := membersOf(t, "inproc", ranks, makeUp{slot: slotBytes})
 	a, err := algo.Find(dtype.Barrier, "dissemination")
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestHowAProcessEndedIsTold(t *testing.T) {
 	for rank, path := range paths {
 		e := fault.Peer(fault.PeerLost, lost, "the connection broke")
 		e.Cause = syscall.ECONNRESET
-		if rank == witness {
+		if rank == observer {
 			e = fault.Peer(fault.PeerLost, lost, "process 7 was killed by signal 9")
 			e.Seen = true
 		}

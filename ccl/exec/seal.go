@@ -72,14 +72,14 @@ func (l *losses) add(one loss) {
 	if l.of == nil {
 		l.of = map[int]loss{}
 	}
-	if l.of[rank] = one.witnessed(old); !known {
+	if l.of[rank] = one.explainedBy(old); !known {
 		l.changes++
 	}
 }
 
-// witnessed adds to how this rank sees a loss what another one says that has seen more: how the
+// explainedBy adds to how this rank sees a loss what another one says that has seen more: how the
 // process ended, which only ranks of its host can see.
-func (one loss) witnessed(other loss) loss {
+func (one loss) explainedBy(other loss) loss {
 	if other.err == nil || one.err.Seen || !other.err.Seen || other.own {
 		return one
 	}
