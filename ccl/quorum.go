@@ -30,6 +30,8 @@ const (
 	// A death may be known later than the loss. Where a part may not go on, it looks again.
 	moreLooks = 5
 	lookSpan  = 60 * time.Millisecond
+
+	mostEarlier = 4 // calls of a rank that is left out, of which something may be left
 )
 
 // tooFew returns the error of a part that may not go on.
@@ -99,8 +101,13 @@ func (s *settling) part(why []byte) {
 		if fabric == nil {
 			continue
 		}
-		link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
-		if err == nil {
+		// What it meets may be what is left of an earlier call of the peer, which hears nothing any
+		// more. So it leaves word once more, until that waits for a call to come.
+		for range mostEarlier {
+			link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
+			if err != nil {
+				break
+			}
 			link.Leave(why)
 		}
 	}
