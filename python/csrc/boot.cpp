@@ -166,7 +166,7 @@ void GocclBackend::join(const StorePtr& store, const Opening& opening, int rank,
   if (joining != 0) rc = await(joining, Limit(), opening.group, interrupt, &failure), give_back(joining);
   if (interrupt) std::rethrow_exception(interrupt);
   if (rc != GOCCL_OK && meeting.keeps_store) // the others may still have to read that they have met, and fail like this
-    std::this_thread::sleep_until(met + std::chrono::seconds(1));
+    std::this_thread::sleep_until(met + std::chrono::milliseconds(500));
   // All addresses are known here, so an unreachable address is a failure of the network.
   if (rc == GOCCL_TIMEOUT || rc == GOCCL_PEER_LOST || rc == GOCCL_PEER_LEFT)
     C10_THROW_ERROR(DistNetworkError, failure.text);

@@ -162,7 +162,7 @@ class Slow(dist.Store):
         return self.after_a_while("compare_set", args)
 
     def after_a_while(self, name, args):
-        time.sleep(0.1)
+        time.sleep(0.03)
         return getattr(self.store, name)(*args)
 
 
