@@ -35,14 +35,16 @@ func (q Quorum) Allows(ranks int, lost, dead []int) bool {
 }
 
 // AllowsGrown is Allows for a group that has grown: its first ranks, former many, were one before.
+// former is 0 for a group that has not grown.
 // known means that it is certain that all of these have become ranks of this group. Otherwise those
 // that are lost may have missed that, and go on as the former group; so there has to be a majority
 // of the former ranks, too.
 func (q Quorum) AllowsGrown(former, ranks int, lost, dead []int, known bool) bool {
-	if !q.Allows(ranks, lost, dead) || q != Majority || known {
-		return q.Allows(ranks, lost, dead)
+	allows := q.Allows(ranks, lost, dead)
+	if q != Majority || known || former == 0 {
+		return allows
 	}
-	return q.Allows(former, below(former, lost), below(former, dead))
+	return allows && q.Allows(former, below(former, lost), below(former, dead))
 }
 
 // below returns those of some ranks that are less than one.

@@ -301,12 +301,9 @@ func (s *stage) join() (early bool, err error) {
 			return false, err
 		}
 	}
-	text, err := json.Marshal(addresses)
-	if err != nil {
+	if err := s.tellAddresses(addresses); err != nil {
 		return false, err
 	}
-	s.event = time.Now() // as far as ranks cannot begin
-	s.tell(string(text), s.everyone()...)
 	if s.fault.joining != nil {
 		if err := s.fault.joining(s); err != nil {
 			return true, err
@@ -320,6 +317,17 @@ func (s *stage) join() (early bool, err error) {
 		a.child = a.said[wordReady].Child
 	}
 	return false, nil
+}
+
+// tellAddresses has all ranks join. That is when a fault happens, as far as ranks cannot begin.
+func (s *stage) tellAddresses(ofAll []json.RawMessage) error {
+	text, err := json.Marshal(ofAll)
+	if err != nil {
+		return err
+	}
+	s.event = time.Now()
+	s.tell(string(text), s.everyone()...)
+	return nil
 }
 
 // early handles the end of ranks before all were ready. Where a rank is to be refused, the others

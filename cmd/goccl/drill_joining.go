@@ -98,12 +98,9 @@ func restartJoining(s *stage) error {
 		addresses[rank] = a.said[wordAgain].Address
 	}
 	addresses[s.culprit] = a.said[wordAddress].Address
-	text, err := json.Marshal(addresses)
-	if err != nil {
+	if err := s.tellAddresses(addresses); err != nil {
 		return err
 	}
-	s.event = time.Now()
-	s.tell(string(text), s.everyone()...)
 	return s.await(wordEnded, s.everyone()...)
 }
 
