@@ -67,8 +67,9 @@ func TestNumbersOfTheHeader(t *testing.T) {
 		count++
 	}
 	for name, op := range map[string]member.Op{
-		"ADD": member.Add, "SET": member.Set, "CHECK": member.Check, "READ": member.Read, "SWAP": member.Swap,
-		"PAUSE": member.Pause, "LOOK": member.Look, "OVER": member.Over,
+		"MEETING_ADD": member.Add, "MEETING_SET": member.Set, "MEETING_CHECK": member.Check,
+		"MEETING_READ": member.Read, "MEETING_SWAP": member.Swap, "MEETING_PAUSE": member.Pause,
+		"MEETING_LOOK": member.Look, "MEETING_OVER": member.Over,
 	} {
 		require.Equal(t, int(op), header[name], name)
 		count++

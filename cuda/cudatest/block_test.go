@@ -30,7 +30,13 @@ func TestFreeBlocks(t *testing.T) {
 	for b.d.Freeing() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	each("query", func() error { _, err := s.Done(); return err })
+	each("query", func() error {
+		_, err := s.Done()
+		if b.d.Freeing() > 0 {
+			t.Error("the query ended before the Free")
+		}
+		return err
+	})
 	other, err := b.d.Retain(0)
 	b.must(err)
 	b.must(other.Enter(true))
@@ -48,11 +54,8 @@ func TestFreeBlocks(t *testing.T) {
 		t.Error("the word")
 	}
 	words.Store(0, 1)
-	for _, want := range []string{"free", "query"} {
-		if step := <-steps; step != want {
-			t.Errorf("%s ended before %s", step, want)
-		}
-	}
+	<-steps
+	<-steps
 	b.d.Check(t)
 }
 
