@@ -120,10 +120,9 @@ func (c *Comm) look() bool {
 		if err := link.Err(); err != nil {
 			c.lost[peer] = true
 			c.p2p.Advance()
-			named := c.named(peer, err)
-			c.hear(peer, named)
+			c.hear(peer, c.named(peer, err))
 			if c.ending.told == nil { // otherwise the messages end with the group, for the reason that the peer gave
-				c.p2p.PeerFailed(peer, named)
+				c.p2p.PeerFailed(peer, c.pathEnd(peer, err))
 			}
 			changed = true
 		}

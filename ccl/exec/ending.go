@@ -179,7 +179,7 @@ func (c *Comm) Check() *fault.Error {
 // after it had done all that others wait for.
 func (c *Comm) Gone(peer int) *fault.Error {
 	if err := c.opts.Links[peer].Err(); err != nil {
-		return c.named(peer, err)
+		return c.pathEnd(peer, err)
 	}
 	return nil
 }

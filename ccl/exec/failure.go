@@ -17,7 +17,7 @@ func (c *Comm) lostPeer() *fault.Error {
 		if peer == c.rank || !c.lost[peer] {
 			return nil
 		}
-		return c.named(peer, c.opts.Links[peer].Err())
+		return c.pathEnd(peer, c.opts.Links[peer].Err())
 	}
 	if late, _ := c.lateRank(); late >= 0 {
 		return broken(late)
@@ -30,6 +30,16 @@ func (c *Comm) lostPeer() *fault.Error {
 		}
 	}
 	return nil
+}
+
+// pathEnd returns why the path to a peer has ended. One that has left counts as lost where another
+// rank has lost it before: it may have left since it heard of that.
+func (c *Comm) pathEnd(peer int, err error) *fault.Error {
+	end := c.named(peer, err)
+	if lost := c.losses.how(peer); lost != nil && end.Code == fault.PeerLeft {
+		return lost
+	}
+	return end
 }
 
 // named returns a link's error with the peer's rank in it, unless it is this rank that lacks

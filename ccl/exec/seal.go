@@ -92,11 +92,13 @@ func (one loss) explainedBy(other loss) loss {
 	return one
 }
 
-func (l *losses) has(rank int) bool {
+func (l *losses) has(rank int) bool { return l.how(rank) != nil }
+
+// how returns how a rank was lost, or nil.
+func (l *losses) how(rank int) *fault.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, lost := l.of[rank]
-	return lost
+	return l.of[rank].err
 }
 
 // message returns a question or an answer. The lock is held.

@@ -249,6 +249,29 @@ func TestMeanwhileAlsoLost(t *testing.T) {
 	require.Equal(t, []int{3}, lost)
 }
 
+// TestALostRankThatLeaves has one rank lost by another, and leave when it hears of that. To a third
+// one it is lost as well, even where that one sees the end of its path to it first.
+func TestALostRankThatLeaves(t *testing.T) {
+	plan, err := algo.Find(dtype.Barrier, "dissemination")
+	require.NoError(t, err)
+	for what, call := range map[string]*exec.Call{"barrier": {Coll: dtype.Barrier},
+		"recv": messageCall(dtype.Recv, make([]byte, 100), 2, 7)} {
+		t.Run(what, func(t *testing.T) {
+			m := newMourners(t, "inproc", 3, 1, plan)
+			report := fault.Peer(fault.PeerLost, 2, "the path to it has broken").Report(1)
+			exec.Hear(m.comms[0], 1, append([]byte("l\x01\x00\x00\x00"),
+				fmt.Sprintf(`{"ranks":[2],"reports":[%s]}`, report)...))
+			m.members[2].links[0].Leave(report)
+			err := m.comms[0].Run(call)
+			require.ErrorIs(t, err, fault.PeerLost)
+			require.ErrorContains(t, err, "the path to it has broken")
+			var f *fault.Error
+			require.ErrorAs(t, err, &f)
+			require.Equal(t, []int{2}, f.Culprits())
+		})
+	}
+}
+
 // TestMessageFailsAndTheGroupLives has one rank die. Messages with it fail, also later ones; others
 // do not.
 func TestMessageFailsAndTheGroupLives(t *testing.T) {
