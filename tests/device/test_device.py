@@ -171,7 +171,9 @@ def _unordered(rank, ordered):
 
 def test_races_are_reported(one):
     [found] = one.run(_unordered, False)
-    assert any(r.startswith("race: ") and "in aten::mul.out" in r and "in aten::fill_" in r for r in found), found
+    # The product races with what fills its operand, unless the host has learned that this has ended, and with zero_.
+    races = [r for r in found if r.startswith("race: ") and "in aten::mul.out" in r]
+    assert any("in aten::fill_" in r or "in aten::zero_" in r for r in races), found
     assert one.run(_unordered, True) == [[]]
 
 
