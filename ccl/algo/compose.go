@@ -178,7 +178,7 @@ func width(s *plan.Step) int {
 func (x *expansion) piece(l, i, piece int) plan.Step {
 	s := x.steps.Lanes[l][i]
 	s.Final = s.Final && x.final
-	if s.Dst.N > 0 || s.Kind == plan.Recv {
+	if s.Kind.Traits().Writes {
 		s.Dst = x.ref(s.Dst, piece)
 	}
 	src := s.Src
@@ -194,7 +194,7 @@ func (x *expansion) piece(l, i, piece int) plan.Step {
 	if s.HasPeer() {
 		s.Peer = x.ranks[s.Peer]
 	}
-	if s.Kind == plan.Signal || s.Kind == plan.Wait {
+	if s.Kind.Traits().Flagged() {
 		s.Chan += x.flag
 	}
 	after := s.After

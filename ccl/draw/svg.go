@@ -206,7 +206,8 @@ func (s *sheet) add(m Move) {
 	s.used["never"] = s.used["never"] || m.Never
 	s.used["blamed"] = s.used["blamed"] || m.Blamed
 	there := &s.cells[to][round]
-	share := m.Kind == plan.GetReduce || m.Kind == plan.Signal
+	does := m.Kind.Traits()
+	share := does.From || does.Signals && !does.Puts
 	there.arriving = stack(there.arriving, arriving, share)
 	head := len(there.arriving) - 1
 	if share {
@@ -222,12 +223,12 @@ func (s *sheet) add(m Move) {
 	if len(leaving.colours) > 0 {
 		a.colour = leaving.colours[0]
 	}
-	switch m.Kind {
-	case plan.Put, plan.Packet:
+	switch {
+	case does.Puts:
 		a.style = "put"
-	case plan.Get, plan.GetReduce:
+	case does.Gets:
 		a.style = "get"
-	case plan.Signal:
+	case does.Signals:
 		a.style = "signal"
 	default:
 		if leaving.hollow {

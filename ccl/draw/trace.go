@@ -253,7 +253,7 @@ func (f *follower) step(at Place, l *followedLane) (done bool, err error) {
 		err = f.receive(at, s, queue[0], end)
 	case plan.Put, plan.Packet:
 		err = f.put(at, s, end)
-		if pair := [2]int{rank, s.Peer}; s.Kind == plan.Put {
+		if pair := [2]int{rank, s.Peer}; !s.Kind.Traits().Signals {
 			f.unsignalled[pair] = max(f.unsignalled[pair], end)
 		} else {
 			f.signal(rank, s, end)
@@ -360,14 +360,14 @@ func (f *follower) local(at Place, s *plan.Step, round int) error {
 		return err
 	}
 	return f.write(Move{Round: round, From: rank, To: rank, Kind: s.Kind, Carried: values, Dst: s.Dst, Result: values,
-		Reduces: s.Kind == plan.Reduce, Final: s.Final}, at)
+		Reduces: s.Kind.Traits().Reduces, Final: s.Final}, at)
 }
 
 func (f *follower) receive(at Place, s *plan.Step, msg message, round int) error {
 	rank, values := at.Rank, msg.values
 	m := Move{Round: round, From: s.Peer, To: rank, Kind: plan.Send, Carried: values, Dst: s.Dst, Result: values,
 		Final: s.Final}
-	if s.Kind == plan.RecvReduce {
+	if s.Kind.Traits().Reduces {
 		own, err := f.read(rank, s.Src[0])
 		if err != nil {
 			return err
@@ -407,7 +407,7 @@ func (f *follower) get(at Place, s *plan.Step, start int) (end int, err error) {
 	end = start
 	for i, src := range s.Src {
 		from := s.Peer
-		if s.Kind == plan.GetReduce {
+		if s.Kind.Traits().From {
 			from = s.From[i]
 		}
 		values, err := f.read(from, src)
@@ -430,7 +430,7 @@ func (f *follower) get(at Place, s *plan.Step, start int) (end int, err error) {
 	}
 	for _, src := range sources {
 		if err := f.write(Move{Round: end, From: src.from, To: rank, Kind: s.Kind, Carried: src.values,
-			Dst: s.Dst, Result: result, Reduces: s.Kind == plan.GetReduce, Final: s.Final}, at); err != nil {
+			Dst: s.Dst, Result: result, Reduces: s.Kind.Traits().Reduces, Final: s.Final}, at); err != nil {
 			return 0, err
 		}
 	}

@@ -61,8 +61,7 @@ func (f *follower) oneSided() {
 			if lane.pc == len(lane.steps) {
 				continue
 			}
-			switch s := &lane.steps[lane.pc]; s.Kind {
-			case plan.Recv, plan.RecvReduce, plan.Wait:
+			if s := &lane.steps[lane.pc]; s.Kind.Traits().Awaits() {
 				f.record(Move{Round: lane.round + 1, From: s.Peer, To: r, Kind: plan.Send})
 			}
 		}

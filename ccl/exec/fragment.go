@@ -106,7 +106,7 @@ func (c *Comm) receive(f *frame, b *program.Instruction, st *laneState, call *Ca
 			}
 			n := min(len(data), dst[st.chunk].Bytes-st.off)
 			to := plus(f.in(&dst[st.chunk].Operand, call), st.off)
-			if s.Kind == plan.Recv {
+			if !s.Kind.Traits().Reduces {
 				f.prog.move(s, to, address(&data[0]), n)
 			} else {
 				f.prog.combine(s, to, plus(f.in(&b.From[st.chunk].Operand, call), st.off), address(&data[0]), n)

@@ -34,12 +34,12 @@ const (
 // whether all of them are sent.
 func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
 	src, s := b.From, b.Step
-	all := program.Total(src)
+	all, signals := program.Total(src), s.Kind.Traits().Signals
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].Bytes {
 			st.chunk, st.off = st.chunk+1, 0
 		}
-		if st.moved == all && (all > 0 || s.Kind == plan.Put) {
+		if st.moved == all && (all > 0 || !signals) {
 			return true
 		}
 		want := 0
@@ -59,7 +59,7 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 			what, chunk, bytes = frameData, s.Dst.At+st.chunk, src[st.chunk].Bytes
 			c.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
 		}
-		if s.Kind != plan.Put && st.moved+n == all {
+		if signals && st.moved+n == all {
 			what |= frameSignal
 		}
 		binary.LittleEndian.PutUint64(space[n:], uint64(st.off)|uint64(s.Channel)<<48|uint64(what)<<56)

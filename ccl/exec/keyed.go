@@ -8,7 +8,6 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
@@ -302,7 +301,7 @@ func (k *keyed) place(b *program.Instruction, chunk *program.Chunk) *keyedMessag
 		return m
 	}
 	at := k.frame.in(&chunk.Operand, &k.call)
-	if m.req.Data = at; m.req.Send && b.Plain || s.Kind == plan.Recv {
+	if m.req.Data = at; m.req.Send && b.Plain || !m.req.Send && !s.Kind.Traits().Reduces {
 		return m
 	}
 	m.req.Data = addressOf(make([]byte, bytes))
@@ -315,7 +314,7 @@ func (k *keyed) place(b *program.Instruction, chunk *program.Chunk) *keyedMessag
 // received does the rest of a receive whose data has come.
 func (k *keyed) received(b *program.Instruction, chunk int, m *keyedMessage) {
 	f, s := &k.frame, b.Step
-	if s.Kind == plan.RecvReduce && m.req.Bytes > 0 {
+	if s.Kind.Traits().Reduces && m.req.Bytes > 0 {
 		to, local := f.in(&b.To[chunk].Operand, &k.call), f.in(&b.From[chunk].Operand, &k.call)
 		k.prog.combine(s, to, local, m.req.Data, m.req.Bytes)
 	}

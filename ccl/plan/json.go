@@ -137,13 +137,13 @@ func (w *jsonWriter) lengths(name string, list []Extent) {
 }
 
 func (w *jsonWriter) step(s *Step) {
-	uses := &has[s.Kind]
+	uses := s.Kind.Traits()
 	w.str(`{"kind":"` + s.Kind.String() + `"`)
-	if uses.dst {
+	if uses.Writes {
 		w.str(`,"dst":`)
 		w.ref(s.Dst)
 	}
-	if uses.src {
+	if uses.Reads {
 		w.str(`,"src":[`)
 		w.list(len(s.Src), func(i int) { w.ref(s.Src[i]) })
 		w.str("]")
@@ -153,7 +153,7 @@ func (w *jsonWriter) step(s *Step) {
 		w.list(len(s.From), func(i int) { w.int(s.From[i]) })
 		w.str("]")
 	}
-	if uses.peer {
+	if uses.Peer {
 		w.key("peer", s.Peer)
 	}
 	w.nonzero("chan", s.Chan)

@@ -10,8 +10,7 @@ func (p *Program) Lent() []Ref {
 	for _, lane := range flat.Lanes {
 		for i := range lane {
 			s := &lane[i]
-			if s.Kind == Send || s.Kind == Put || s.Kind == Packet || s.Kind == Signal || s.Kind == Wait ||
-				s.Dst.Buf != Win {
+			if does := s.Kind.Traits(); !does.Writes || does.Puts || s.Dst.Buf != Win {
 				continue
 			}
 			for k := range s.Dst.N {

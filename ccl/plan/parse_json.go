@@ -233,7 +233,7 @@ func (r *jsonReader) step(inBody bool) (Step, []int32) {
 		case "kind":
 			s.Kind, kind = parseKind(r.text(key))
 			if !kind {
-				r.fail(at, "kind: want one of %v", kindNames)
+				r.fail(at, "kind: want one of %v", kindNames())
 			}
 		case "dst":
 			s.Dst = r.ref(key)

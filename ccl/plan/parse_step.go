@@ -8,7 +8,7 @@ func (r *reader) oneStep() Step {
 	kind, ok := parseKind(r.word())
 	if !ok {
 		r.at = from
-		r.fail(from, "%s, want a step: %v", r.found(), kindNames)
+		r.fail(from, "%s, want a step: %v", r.found(), kindNames())
 		return Step{}
 	}
 	s := Step{Kind: kind}
@@ -21,7 +21,7 @@ func (r *reader) oneStep() Step {
 		r.dst(&s, &by)
 		for more := true; more && r.err == nil; more = r.accept("+") {
 			r.source(&s, &by)
-			if kind == GetReduce {
+			if kind.Traits().From {
 				r.sourceRank(&s, &by)
 			}
 		}
@@ -63,9 +63,9 @@ func (r *reader) oneStep() Step {
 		return s
 	}
 	switch {
-	case has[kind].channel && r.acceptWord("chan"):
+	case kind.Traits().Message() && r.acceptWord("chan"):
 		s.Chan = r.int("channel", 0, maxRead)
-	case has[kind].flag && r.acceptWord("flag"):
+	case kind.Traits().Flagged() && r.acceptWord("flag"):
 		s.Chan = r.int("flag", 0, maxRead)
 	}
 	s.Final = r.acceptWord("final")
@@ -95,15 +95,6 @@ func (s *Step) setBy(by *Advance) {
 
 func advances(strides []Stride) bool {
 	return slices.ContainsFunc(strides, func(s Stride) bool { return s != Stride{} })
-}
-
-func parseKind(word string) (Kind, bool) {
-	for k, name := range kindNames {
-		if name == word {
-			return Kind(k), true
-		}
-	}
-	return 0, false
 }
 
 func (r *reader) dst(s *Step, by *Advance) {

@@ -58,35 +58,6 @@ func (r Ref) Overlaps(s Ref) bool {
 	return r.Buf == s.Buf && r.At < s.At+s.N && s.At < r.At+r.N
 }
 
-// Kind is what a step does.
-type Kind uint8
-
-const (
-	Copy Kind = iota
-	Reduce
-	Send
-	Recv
-	RecvReduce
-	Put
-	Get
-	GetReduce
-	Signal
-	Wait
-	Packet
-	Loop
-	numKinds
-)
-
-var kindNames = [numKinds]string{"copy", "reduce", "send", "recv", "recvreduce", "put", "get", "getreduce",
-	"signal", "wait", "packet", "loop"}
-
-func (k Kind) String() string {
-	if k >= numKinds {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return kindNames[k]
-}
-
 // Point names a step of the same rank: step Step of lane Lane. Step numbers count loops unrolled.
 type Point struct{ Lane, Step int }
 

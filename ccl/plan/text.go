@@ -160,7 +160,7 @@ func (s *Step) append(b []byte) []byte {
 	}
 	if s.Chan != 0 {
 		word := " flag "
-		if has[s.Kind].channel {
+		if s.Kind.Traits().Message() {
 			word = " chan "
 		}
 		b = strconv.AppendInt(append(b, word...), int64(s.Chan), 10)
@@ -203,7 +203,7 @@ func (s *Step) appendSum(b []byte, by *Advance) []byte {
 			b = append(b, " + "...)
 		}
 		b = s.appendSource(b, i, by)
-		if s.Kind == GetReduce && s.Src[i].Buf == Win {
+		if s.Kind.Traits().From && s.Src[i].Buf == Win {
 			b = strconv.AppendInt(append(b, '@'), int64(s.From[i]), 10)
 			if by.From != nil {
 				b = by.From[i].append(b)

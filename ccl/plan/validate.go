@@ -267,7 +267,7 @@ func (v *validator) advance(s *Step) string {
 	if s.Kind == Loop {
 		return "loops are not nested"
 	}
-	by, uses := s.By, has[s.Kind]
+	by, uses := s.By, s.Kind.Traits()
 	if by == nil {
 		return ""
 	}
@@ -275,9 +275,9 @@ func (v *validator) advance(s *Step) string {
 	case by.Src != nil && len(by.Src) != len(s.Src), by.From != nil && len(by.From) != len(s.From),
 		by.After != nil && len(by.After) != len(s.After):
 		return "By has not as many sources, ranks or dependences as the step"
-	case by.Dst != Stride{} && !uses.dst:
+	case by.Dst != Stride{} && !uses.Writes:
 		return "its Dst advances, but it writes nothing"
-	case by.Peer != Stride{} && !uses.peer:
+	case by.Peer != Stride{} && !uses.Peer:
 		return "its peer advances, but it has none"
 	}
 	ok := numberFits(s.Dst.At) && numberFits(s.Peer) && by.Dst.fits() && by.Peer.fits()
@@ -386,9 +386,9 @@ func describe(s *Step) string {
 	if s.Kind >= numKinds {
 		return s.Kind.String()
 	}
-	uses := has[s.Kind]
-	ok := s.Dst.Buf < numBuffers && (len(s.Src) > 0 || !uses.src) && len(s.Src) < 100 && len(s.After) < 100 &&
-		(s.Kind != GetReduce || len(s.From) == len(s.Src))
+	uses := s.Kind.Traits()
+	ok := s.Dst.Buf < numBuffers && (len(s.Src) > 0 || !uses.Reads) && len(s.Src) < 100 && len(s.After) < 100 &&
+		(!uses.From || len(s.From) == len(s.Src))
 	if by := s.By; by != nil {
 		ok = ok && (by.Src == nil || len(by.Src) == len(s.Src)) && (by.From == nil || len(by.From) == len(s.From)) &&
 			(by.After == nil || len(by.After) == len(s.After))

@@ -2,27 +2,8 @@ package plan
 
 import "fmt"
 
-// has records which fields the steps of a kind use, and which need covers them.
-var has = [numKinds]struct {
-	dst, src, peer, channel, flag, reduces bool
-	remoteDst, remoteSrc, mayBeEmpty       bool
-	need                                   Need
-}{
-	Copy:       {dst: true, src: true},
-	Reduce:     {dst: true, src: true, reduces: true},
-	Send:       {src: true, peer: true, channel: true, mayBeEmpty: true, need: Messages},
-	Recv:       {dst: true, peer: true, channel: true, mayBeEmpty: true, need: Messages},
-	RecvReduce: {dst: true, src: true, peer: true, channel: true, reduces: true, need: Messages},
-	Put:        {dst: true, src: true, peer: true, remoteDst: true, need: Puts},
-	Get:        {dst: true, src: true, peer: true, remoteSrc: true, need: Gets},
-	GetReduce:  {dst: true, src: true, reduces: true, need: Gets},
-	Signal:     {peer: true, flag: true, need: Puts},
-	Wait:       {peer: true, flag: true, need: Puts},
-	Packet:     {dst: true, src: true, peer: true, flag: true, remoteDst: true, need: Puts},
-}
-
 // HasPeer reports whether Peer means something in the step.
-func (s *Step) HasPeer() bool { return has[s.Kind].peer }
+func (s *Step) HasPeer() bool { return s.Kind.Traits().Peer }
 
 // step describes what is wrong with an unrolled step of lane l, which must not be a loop; "" if
 // nothing is.
@@ -41,56 +22,55 @@ func (v *validator) step(l int, s *Step) string {
 
 // fields checks everything about a step except its Refs and dependences.
 func (v *validator) fields(s *Step) string {
-	uses := &has[s.Kind]
-	many := s.Kind == Reduce || s.Kind == GetReduce
+	uses := s.Kind.Traits()
 	switch n := len(s.Src); {
-	case many && n < 2:
+	case uses.Many && n < 2:
 		return fmt.Sprintf("%d sources, want two or more", n)
-	case !uses.src && n != 0:
+	case !uses.Reads && n != 0:
 		return fmt.Sprintf("%d sources, want none", n)
-	case uses.src && !many && n != 1:
+	case uses.Reads && !uses.Many && n != 1:
 		return fmt.Sprintf("%d sources, want one", n)
-	case s.Kind == GetReduce && len(s.From) != n:
+	case uses.From && len(s.From) != n:
 		return fmt.Sprintf("%d sources from %d ranks, want a rank for each", n, len(s.From))
-	case s.Kind != GetReduce && len(s.From) != 0:
+	case !uses.From && len(s.From) != 0:
 		return "only the sources of getreduce have ranks"
 	case s.Times != 0 || len(s.Body) != 0:
 		return "it is no loop, but has Times or Body"
-	case !uses.dst && s.Dst != Ref{}:
+	case !uses.Writes && s.Dst != Ref{}:
 		return "it writes nothing, but has a Dst"
-	case !uses.peer && (s.Peer != 0 || s.Chan != 0):
+	case !uses.Peer && (s.Peer != 0 || s.Chan != 0):
 		return "it is no message, but has a peer or a channel"
-	case uses.peer && (s.Peer < 0 || s.Peer >= v.p.Spec.Ranks):
+	case uses.Peer && (s.Peer < 0 || s.Peer >= v.p.Spec.Ranks):
 		return fmt.Sprintf("peer %d of %d ranks", s.Peer, v.p.Spec.Ranks)
-	case uses.peer && s.Peer == v.rank && uses.channel:
+	case uses.Peer && s.Peer == v.rank && uses.Message():
 		return "a rank sends no messages to itself; use copy"
-	case uses.peer && s.Peer == v.rank:
+	case uses.Peer && s.Peer == v.rank:
 		return "the peer is this rank itself; use copy, and order its lanes by after"
-	case uses.peer && !uses.channel && !uses.flag && s.Chan != 0:
+	case uses.Peer && !uses.Message() && !uses.Flagged() && s.Chan != 0:
 		return "it has no channel and no flag"
-	case uses.channel && (s.Chan < 0 || s.Chan >= v.p.Chans):
+	case uses.Message() && (s.Chan < 0 || s.Chan >= v.p.Chans):
 		return fmt.Sprintf("channel %d, the plan has %d", s.Chan, v.p.Chans)
-	case uses.flag && (s.Chan < 0 || s.Chan >= v.p.Flags):
+	case uses.Flagged() && (s.Chan < 0 || s.Chan >= v.p.Flags):
 		return fmt.Sprintf("flag %d, the plan has %d", s.Chan, v.p.Flags)
-	case uses.reduces && !v.p.Spec.Coll.Reduces():
+	case uses.Reduces && !v.p.Spec.Coll.Reduces():
 		return fmt.Sprintf("%v has no operator to reduce with", v.p.Spec.Coll)
-	case s.MsgFirst && s.Kind != RecvReduce:
+	case s.MsgFirst && !(uses.Receives && uses.Reduces):
 		return "only recvreduce has MsgFirst"
-	case s.Final && s.Kind != Copy && s.Kind != Reduce && s.Kind != RecvReduce && s.Kind != Get && s.Kind != GetReduce:
+	case s.Final && !uses.Final:
 		return "only copy, reduce, recvreduce, get and getreduce can be Final"
 	case s.Final && !v.p.Spec.Coll.Reduces():
 		return fmt.Sprintf("%v reduces nothing, so nothing is Final", v.p.Spec.Coll)
-	case uses.need&^v.p.Needs != 0:
-		return fmt.Sprintf("the plan does not declare the need %v", uses.need)
+	case uses.Need&^v.p.Needs != 0:
+		return fmt.Sprintf("the plan does not declare the need %v", uses.Need)
 	}
 	return ""
 }
 
 // refs checks the Refs of a step whose fields are valid.
 func (v *validator) refs(s *Step) string {
-	uses := &has[s.Kind]
-	if uses.dst {
-		if wrong := v.ref("dst", s.Dst, uses.mayBeEmpty, uses.remoteDst); wrong != "" {
+	uses := s.Kind.Traits()
+	if uses.Writes {
+		if wrong := v.ref("dst", s.Dst, uses.Empty, uses.Puts); wrong != "" {
 			return wrong
 		}
 		if s.Dst.Buf == In {
@@ -98,19 +78,19 @@ func (v *validator) refs(s *Step) string {
 		}
 	}
 	for i, src := range s.Src {
-		remote := uses.remoteSrc
-		if s.Kind == GetReduce {
+		remote := uses.Gets
+		if uses.From {
 			from := s.From[i]
 			if from < 0 || from >= v.p.Spec.Ranks {
 				return fmt.Sprintf("source %d is of rank %d of %d", i, from, v.p.Spec.Ranks)
 			}
 			remote = from != v.rank
 		}
-		if wrong := v.ref("source", src, uses.mayBeEmpty, remote); wrong != "" {
+		if wrong := v.ref("source", src, uses.Empty, remote); wrong != "" {
 			return wrong
 		}
-		if uses.dst {
-			if wrong := v.pair(s, src, remote || uses.remoteDst); wrong != "" {
+		if uses.Writes {
+			if wrong := v.pair(s, src, remote || uses.Puts); wrong != "" {
 				return wrong
 			}
 		}
@@ -146,7 +126,7 @@ func (v *validator) pair(s *Step, src Ref, remote bool) string {
 	if src.N != s.Dst.N {
 		return fmt.Sprintf("%v and %v have different numbers of chunks", s.Dst, src)
 	}
-	if remote || src == s.Dst && has[s.Kind].reduces {
+	if remote || src == s.Dst && s.Kind.Traits().Reduces {
 		return ""
 	}
 	if src.Overlaps(s.Dst) {

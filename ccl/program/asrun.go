@@ -232,7 +232,7 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 	}
 	made := plan.Step{Kind: s.Kind, Dst: s.Dst, Src: s.Src, From: s.from, Peer: s.Peer, Chan: s.Channel,
 		MsgFirst: s.MsgFirst, Final: s.Final}
-	if s.Kind == plan.Get {
+	if s.Kind.Traits().Peer { // one that gets
 		made.From = nil
 	}
 	for _, g := range b.Gates {
@@ -257,7 +257,7 @@ func (l *lifted) appendSteps(steps []plan.Step, lane, i int, long bool) []plan.S
 		for k := range b.Src {
 			o := &b.Src[k]
 			made.Src = append(made.Src, o.ref())
-			if o.Base == BasePeer && s.Kind == plan.Get {
+			if o.Base == BasePeer && s.Kind.Traits().Peer {
 				made.Peer = int(o.Index)
 			} else if o.Base == BasePeer {
 				made.From = slices.Clone(made.From)

@@ -109,20 +109,20 @@ func Lower(p *plan.Plan, room *Room) (*Lowered, error) {
 			steps[i] = Step{Kind: s.Kind, MsgFirst: s.MsgFirst, Final: s.Final, Peer: s.Peer, Channel: s.Chan,
 				Dst: s.Dst, Src: s.Src, from: s.From}
 			steps[i].ReadsIn = slices.ContainsFunc(s.Src, func(r plan.Ref) bool { return r.Buf == plan.In })
-			if s.Kind == plan.Get {
+			does := s.Kind.Traits()
+			if does.Gets && does.Peer {
 				steps[i].from = []int{s.Peer}
 			}
 			switch {
 			case low.Words:
 				steps[i].nth, steps[i].first = count.nth(i, lane)
-			case s.Kind == plan.Wait && !slices.Contains(low.Signallers, s.Peer):
+			case does.Waits && !slices.Contains(low.Signallers, s.Peer):
 				low.Signallers = append(low.Signallers, s.Peer)
 			}
 			for _, after := range s.After {
 				writer := &flat.Lanes[after.Lane][after.Step]
-				writes := writer.Kind == plan.Recv || writer.Kind == plan.RecvReduce
 				steps[i].gates = append(steps[i].gates, Gate{after.Lane, after.Step,
-					s.Kind == plan.Send && writes && s.Src[0] == writer.Dst})
+					does.Sends && writer.Kind.Traits().Receives && s.Src[0] == writer.Dst})
 			}
 		}
 		low.lanes = append(low.lanes, steps)
@@ -181,7 +181,7 @@ func foreign(prog *plan.Program, room *Room) int {
 	for _, lane := range prog.Lanes {
 		for i := range lane {
 			ranks := lane[i].From
-			if lane[i].Kind == plan.Get {
+			if does := lane[i].Kind.Traits(); does.Gets && does.Peer {
 				ranks = []int{lane[i].Peer}
 			}
 			for _, rank := range ranks {
@@ -198,7 +198,7 @@ func foreign(prog *plan.Program, room *Room) int {
 func firstGet(prog *plan.Program) string {
 	for l, lane := range prog.Lanes {
 		for i := range lane {
-			if k := lane[i].Kind; k == plan.Get || k == plan.GetReduce {
+			if k := lane[i].Kind; k.Traits().Gets {
 				return fmt.Sprintf(" (lane %d, step %d is a %v)", l, i, k)
 			}
 		}
@@ -245,7 +245,7 @@ func waitsForAll(lane []Step, rank int) bool {
 	var awaited []int
 	for i := range lane {
 		s := &lane[i]
-		if s.Kind == plan.Wait {
+		if s.Kind.Traits().Waits {
 			awaited = append(awaited, s.Peer)
 		}
 		for _, from := range s.from {
@@ -295,7 +295,7 @@ func (low *Lowered) fuseCopies() {
 				continue
 			}
 			k := i + 1
-			for k < len(lane) && lane[k].Kind == plan.Signal {
+			for k < len(lane) && onlySignals(&lane[k]) {
 				k++
 			}
 			if k < len(lane) && lane[k].Kind == plan.Copy && lane[k].Dst.Buf == plan.Out &&
@@ -304,6 +304,11 @@ func (low *Lowered) fuseCopies() {
 			}
 		}
 	}
+}
+
+func onlySignals(s *Step) bool {
+	does := s.Kind.Traits()
+	return does.Signals && !does.Puts
 }
 
 // InlineChunk returns the number of bytes of a chunk if all chunks of a window fit a record, else

@@ -42,8 +42,7 @@ func countSignals(p *plan.Plan, rank int) *signals {
 		flat := prog.Flat()
 		for l, lane := range flat.Lanes {
 			for i := range lane {
-				k := lane[i].Kind
-				if k == plan.Put || k == plan.Packet || l > 0 && (k == plan.Signal || k == plan.Wait) {
+				if does := lane[i].Kind.Traits(); does.Puts || l > 0 && does.Flagged() {
 					return nil
 				}
 			}
@@ -57,10 +56,10 @@ func countSignals(p *plan.Plan, rank int) *signals {
 		lane := flat.Lanes[0]
 		for i := range lane {
 			s := &lane[i]
-			switch s.Kind {
-			case plan.Wait:
+			switch does := s.Kind.Traits(); {
+			case does.Waits:
 				waits[s.Peer] = true
-			case plan.Signal:
+			case does.Signals:
 				if len(waits) == 0 {
 					c.offered[r]++
 				}
@@ -106,15 +105,15 @@ func countSignals(p *plan.Plan, rank int) *signals {
 
 // unseen reports whether no word shows the signal at step i: there is one for all signals in a row.
 func unseen(i int, lane []plan.Step) bool {
-	return i+1 < len(lane) && lane[i+1].Kind == plan.Signal && len(lane[i].After) == 0
+	return i+1 < len(lane) && lane[i+1].Kind.Traits().Signals && len(lane[i].After) == 0
 }
 
 // nth returns the count at step i of this rank's lane, and whether the step is the first of its
 // kind: the first signal, or the first wait for its peer. It must be called for all steps in order.
 func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 	s := &lane[i]
-	switch s.Kind {
-	case plan.Signal:
+	switch does := s.Kind.Traits(); {
+	case does.Signals:
 		c.given++
 		if unseen(i, lane) {
 			return 0, false
@@ -122,7 +121,7 @@ func (c *signals) nth(i int, lane []plan.Step) (nth int, first bool) {
 		first = !c.began
 		c.began = true
 		return c.given, first
-	case plan.Wait:
+	case does.Waits:
 		key := [2]int{s.Peer, s.Chan}
 		at := c.waited[key]
 		c.waited[key]++

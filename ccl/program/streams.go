@@ -62,8 +62,7 @@ func serial(prog *plan.Program) (order []plan.Point) {
 			if !ready(lane) {
 				continue
 			}
-			k := prog.Lanes[lane][next[lane]].Kind
-			if waits := k == plan.Recv || k == plan.RecvReduce || k == plan.Wait; !waits {
+			if !prog.Lanes[lane][next[lane]].Kind.Traits().Awaits() {
 				at = lane
 				break
 			}
@@ -98,8 +97,8 @@ type use struct {
 // add adds a step behind all those before it in the order.
 func (s *streamer) add(step plan.Step) error {
 	step.After = nil
-	sends, receives := step.Kind == plan.Send, step.Kind == plan.Recv || step.Kind == plan.RecvReduce
-	if !sends && !receives {
+	sends := step.Kind.Traits().Sends
+	if !step.Kind.Traits().Message() {
 		s.put(0, step)
 		return nil
 	}
@@ -139,7 +138,7 @@ func (s *streamer) receive(step plan.Step) {
 		if step.Dst.N > 0 {
 			message.Dst = chunk(step.Dst, i)
 		}
-		if step.Kind == plan.Recv {
+		if !step.Kind.Traits().Reduces {
 			s.put(lane, message)
 			continue
 		}
@@ -188,7 +187,10 @@ func (s *streamer) put(lane int, step plan.Step) {
 		copy(clock, s.clocks[lane][at.Step-1])
 	}
 	var need []plan.Point
-	own := func(k int) bool { return step.Kind != plan.Get && (step.From == nil || step.From[k] == s.rank) }
+	own := func(k int) bool {
+		does := step.Kind.Traits()
+		return !does.Gets || does.From && step.From[k] == s.rank
+	}
 	for k, r := range step.Src {
 		for i := range r.N {
 			if own(k) {
@@ -282,13 +284,14 @@ func overlaps(programs []plan.Program) bool {
 			if len(step.After) > 0 {
 				break
 			}
-			if step.Kind == plan.Signal && waits {
+			does := step.Kind.Traits()
+			if does.Signals && waits {
 				return false
 			}
-			if step.Kind == plan.Signal {
+			if does.Signals {
 				given[[2]int{rank, step.Peer}]++
 			}
-			if step.Kind == plan.Wait {
+			if does.Waits {
 				waits = true
 				awaited[[2]int{step.Peer, rank}]++
 			}

@@ -51,12 +51,12 @@ const (
 
 // wayOf returns the way in which a step of a kind communicates with its peer.
 func wayOf(k plan.Kind) way {
-	switch k {
-	case plan.Put:
+	switch does := k.Traits(); {
+	case does.Puts && !does.Signals:
 		return writes
-	case plan.Get:
+	case does.Gets:
 		return fetches
-	case plan.Recv, plan.RecvReduce, plan.Wait:
+	case does.Awaits():
 		return receives
 	}
 	return pushes
@@ -252,33 +252,32 @@ func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 	if step.By != nil {
 		by = *step.By
 	}
-	switch step.Kind {
-	case plan.Send, plan.Recv, plan.RecvReduce:
-		o.slot = uint8(step.Chan)
-	case plan.Put, plan.Get:
-	case plan.Signal, plan.Wait, plan.Packet:
-		o.slot = uint8(plan.MaxChans + step.Chan)
-	case plan.Copy, plan.Reduce, plan.GetReduce:
-	default:
+	if step.Kind >= plan.Loop {
 		return o, fault.New(fault.Invalid, "a step %v here", step.Kind)
 	}
-	switch step.Kind {
-	case plan.Copy, plan.Reduce:
-	case plan.GetReduce:
+	does := step.Kind.Traits()
+	switch {
+	case does.Message():
+		o.slot = uint8(step.Chan)
+	case does.Flagged():
+		o.slot = uint8(plan.MaxChans + step.Chan)
+	}
+	switch {
+	case does.From:
 		m.from, m.fromBy = step.From, by.From
 		for _, r := range step.From {
 			if r < 0 || r >= s.p.Spec.Ranks {
 				return o, fault.New(fault.Invalid, "source rank %d of %d ranks", r, s.p.Spec.Ranks)
 			}
 		}
-	default:
+	case does.Peer:
 		if step.Peer < 0 || step.Peer >= s.p.Spec.Ranks || step.Peer == rank {
 			return o, fault.New(fault.Invalid, "peer %d of %d ranks", step.Peer, s.p.Spec.Ranks)
 		}
 		o.peer, m.peer, m.moves = int32(step.Peer), by.Peer, by.Peer.By != 0
 	}
 	m.ref = step.Dst
-	if len(step.Src) > 0 && step.Kind != plan.Get && step.Kind != plan.GetReduce {
+	if len(step.Src) > 0 && !does.Gets {
 		m.ref = step.Src[0]
 		if by.Src != nil {
 			m.refBy = by.Src[0]
@@ -290,7 +289,7 @@ func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 	o.bytes = s.ref(rank, prog, m.ref)
 	if n := len(step.Src); n > 1 {
 		o.operands = uint16(min(n, math.MaxUint16))
-	} else if step.Kind == plan.RecvReduce {
+	} else if does.Receives && does.Reduces {
 		o.operands = 2
 	}
 	if len(step.After) > 0 {

@@ -252,12 +252,12 @@ func (e *engine) try(id int32) {
 		e.work(id, e.arithmetic(o, bytes))
 	case plan.Send, plan.Put, plan.Signal, plan.Packet, plan.Get:
 		peer := e.peer(c, o, m)
-		if o.kind == plan.Signal {
+		if !o.kind.Traits().Reads {
 			bytes = 0
 		}
 		j := e.joint(c, peer, o)
 		e.flow(id, j.path, bytes, j.box)
-		if o.kind == plan.Get {
+		if o.kind.Traits().Gets {
 			e.account(peer, c.rank, bytes)
 		} else {
 			e.account(c.rank, peer, bytes)
@@ -316,7 +316,7 @@ func (e *engine) work(id int32, seconds float64) {
 
 // got handles a recv or a wait whose message has arrived.
 func (e *engine) got(id int32, o *op, bytes int64) {
-	if o.kind == plan.RecvReduce {
+	if o.kind.Traits().Reduces {
 		e.work(id, e.arithmetic(o, bytes))
 		return
 	}
@@ -480,7 +480,7 @@ func (e *engine) record(c *cursor) {
 		slot -= plan.MaxChans
 	}
 	bytes := e.bytes(c, o)
-	if o.kind == plan.Signal || o.kind == plan.Wait {
+	if does := o.kind.Traits(); !does.Reads && !does.Writes {
 		bytes = 0
 	}
 	e.timeline = append(e.timeline,

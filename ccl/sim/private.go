@@ -1,7 +1,5 @@
 package sim
 
-import "github.com/goccl/goccl/ccl/plan"
-
 // claim finds the paths whose links no other lane ever uses. A lane has one message in flight at a
 // time, so such a path has the whole bandwidth of its links and need not share it. With
 // Options.Full no path is treated this way.
@@ -63,7 +61,7 @@ func (ln *lane) ports(all int) ([]int32, bool) {
 	for i := range ln.ops {
 		o := &ln.ops[i]
 		switch {
-		case o.kind == plan.GetReduce || o.port < 0 && o.peer >= 0:
+		case o.kind.Traits().From || o.port < 0 && o.peer >= 0:
 			return nil, false
 		case o.port >= 0 && !seen[o.port]:
 			seen[o.port] = true

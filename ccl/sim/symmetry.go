@@ -242,19 +242,19 @@ func (p *program) pairs(o *op, rank, times int, seen map[uint64]bool) {
 	if o.more >= 0 {
 		m = p.more[o.more]
 	}
-	switch o.kind {
-	case plan.Send, plan.Put, plan.Signal, plan.Packet, plan.Get:
+	switch does := o.kind.Traits(); {
+	case does.Outward(), does.Gets && does.Peer:
 		if !m.moves {
 			times = 1
 		}
 		for i := range times {
 			from, to := uint64(rank), uint64(m.peer.At(int(o.peer), i))
-			if o.kind == plan.Get {
+			if does.Gets {
 				from, to = to, from
 			}
 			seen[from<<32|to] = true
 		}
-	case plan.GetReduce:
+	case does.From:
 		for k, from := range m.from {
 			for i := range times {
 				at := from

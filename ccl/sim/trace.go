@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-
-	"github.com/goccl/goccl/ccl/plan"
 )
 
 // WriteTrace writes the timeline as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing
@@ -40,10 +38,10 @@ func micros(seconds float64) string { return strconv.FormatFloat(seconds*1e6, 'f
 
 // name returns the title of the step's slice.
 func (s *Span) name() string {
-	switch s.Kind {
-	case plan.Send, plan.Put, plan.Signal, plan.Packet:
+	switch does := s.Kind.Traits(); {
+	case does.Outward():
 		return fmt.Sprintf("%v to %d", s.Kind, s.Peer)
-	case plan.Recv, plan.RecvReduce, plan.Get, plan.Wait:
+	case does.Peer:
 		return fmt.Sprintf("%v from %d", s.Kind, s.Peer)
 	}
 	return s.Kind.String()

@@ -89,21 +89,22 @@ func newCode(rank int, progs []plan.Program) code {
 }
 
 func (c *code) add(rank, op, lane int, s *plan.Step, before []int32, first bool) {
+	does := s.Kind.Traits()
 	a := action{kind: s.Kind, msgFirst: s.MsgFirst, final: s.Final, op: uint8(op),
 		peer: int32(s.Peer), channel: int32(s.Chan),
 		dst: ref{int32(rank), int32(s.Dst.At), int32(s.Dst.N), s.Dst.Buf},
 		src: int32(len(c.refs)), after: int32(len(c.after))}
-	if s.Kind == plan.Put || s.Kind == plan.Packet {
+	if does.Puts {
 		a.dst.rank = a.peer
 	}
-	a.window = writes(s.Kind) && s.Dst.Buf == plan.Win
+	a.window = does.Writes && s.Dst.Buf == plan.Win
 	for i, r := range s.Src {
 		from := int32(rank)
 		switch {
-		case s.Kind == plan.Get:
-			from = a.peer
-		case s.Kind == plan.GetReduce && i < len(s.From):
+		case does.From && i < len(s.From):
 			from = int32(s.From[i])
+		case does.Gets && does.Peer:
+			from = a.peer
 		}
 		c.refs = append(c.refs, ref{from, int32(r.At), int32(r.N), r.Buf})
 		a.window = a.window || r.Buf == plan.Win
@@ -121,21 +122,6 @@ func (c *code) add(rank, op, lane int, s *plan.Step, before []int32, first bool)
 	a.srcEnd, a.afterEnd = int32(len(c.refs)), int32(len(c.after))
 	c.lanes[lane] = append(c.lanes[lane], a)
 }
-
-// writes reports whether steps of a kind have a Dst.
-func writes(k plan.Kind) bool { return k != plan.Send && k != plan.Signal && k != plan.Wait }
-
-// oneSided reports whether steps of a kind access windows of other ranks, or order such accesses.
-func oneSided(k plan.Kind) bool { return k >= plan.Put && k <= plan.Packet }
-
-func message(k plan.Kind) bool { return k == plan.Send || receives(k) }
-
-func receives(k plan.Kind) bool { return k == plan.Recv || k == plan.RecvReduce }
-
-// gives reports whether steps of a kind are the first side of a message or a signal.
-func gives(k plan.Kind) bool { return k == plan.Send || k == plan.Signal || k == plan.Packet }
-
-func waits(k plan.Kind) bool { return k == plan.Wait }
 
 // index returns the index that an action had before other actions were removed.
 func (c *code) index(lane, i int) int {
@@ -158,7 +144,7 @@ func (c *code) step(lane, i int) plan.Step {
 		MsgFirst: a.msgFirst, Final: a.final}
 	for _, r := range c.refs[a.src:a.srcEnd] {
 		s.Src = append(s.Src, r.plan())
-		if a.kind == plan.GetReduce {
+		if a.kind.Traits().From {
 			s.From = append(s.From, int(r.rank))
 		}
 	}

@@ -2,8 +2,6 @@ package verify
 
 import (
 	"slices"
-
-	"github.com/goccl/goccl/ccl/plan"
 )
 
 // trail is the list of steps that the fragments of a message have come through: its send and, if
@@ -112,7 +110,7 @@ func (x *execution) message(from, to *lane) *Counterexample {
 		if bad != nil {
 			return bad
 		}
-		if d.kind == plan.RecvReduce {
+		if d.kind.Traits().Reduces {
 			own, bad := x.read(to, receiver.code.refs[d.src], i)
 			if bad != nil {
 				return bad
@@ -187,14 +185,14 @@ func (x *execution) passOn(l *lane, p point) {
 // of the same Ref, is still running.
 func (c *code) follows(a *action, p point) bool {
 	w := &c.lanes[p.lane][p.step]
-	return a.kind == plan.Send && receives(w.kind) && w.op == a.op && c.refs[a.src] == w.dst
+	return a.kind.Traits().Sends && w.kind.Traits().Receives && w.op == a.op && c.refs[a.src] == w.dst
 }
 
 // behind reports whether the step of l is a recv that accesses a place only after the step of s has
 // accessed it, although that step may not have ended: the order holds fragment by fragment, since
 // the recv's message has come through that step, which has the place in the same chunk.
 func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
-	if !x.full || l.pc == len(l.code) || !receives(l.code[l.pc].kind) {
+	if !x.full || l.pc == len(l.code) || !l.code[l.pc].kind.Traits().Receives {
 		return false
 	}
 	t := l.trail
@@ -211,7 +209,7 @@ func (x *execution) behind(l *lane, m *memory, place int, s stamp) bool {
 func (x *execution) has(s stamp, chunk int, m *memory, place int) bool {
 	l := x.byID[s.lane]
 	c, a := &x.codes[l.rank], &l.code[stepOf(s.end)]
-	if a.kind != plan.Send && a.dst.rank == int32(m.rank) && m.place(a.dst, chunk) == place {
+	if !a.kind.Traits().Sends && a.dst.rank == int32(m.rank) && m.place(a.dst, chunk) == place {
 		return true
 	}
 	for _, r := range c.refs[a.src:a.srcEnd] {

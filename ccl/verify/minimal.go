@@ -73,15 +73,15 @@ func (d *reduction) number() {
 			d.lanes[r] = append(d.lanes[r], len(d.steps))
 			d.keep[r] = append(d.keep[r], make([]bool, len(lane)))
 			for i := range lane {
-				a := &lane[i]
+				a, does := &lane[i], lane[i].kind.Traits()
 				n := len(d.steps)
 				d.steps, d.pair = append(d.steps, pos{r, l, i}), append(d.pair, n)
 				e := end{streamKey: streamKey{int32(r), a.peer, a.channel},
-					signal: !message(a.kind), giving: gives(a.kind)}
+					signal: !does.Message(), giving: does.Sends || does.Signals}
 				if !e.giving {
 					e.from, e.to = a.peer, int32(r)
 				}
-				if message(a.kind) || waits(a.kind) || e.giving {
+				if does.Message() || does.Flagged() {
 					ends[e] = append(ends[e], n)
 				}
 			}

@@ -211,7 +211,7 @@ func (x *execution) advance(l *lane) *Counterexample {
 				return nil // the lane that ends the awaited step enqueues this lane
 			}
 			x.start(l, a)
-		} else if message(a.kind) {
+		} else if a.kind.Traits().Message() {
 			return nil // the lane that brings the other side of the message ends this step
 		}
 		if over, bad := x.act(l, a); bad != nil || !over {
@@ -236,7 +236,7 @@ func (x *execution) act(l *lane, a *action) (over bool, bad *Counterexample) {
 	default:
 		bad = x.local(l, a)
 	}
-	if bad == nil && (a.kind == plan.Signal || a.kind == plan.Packet) {
+	if bad == nil && a.kind.Traits().Signals {
 		bad = x.signal(l, a)
 	}
 	if bad == nil {
@@ -261,7 +261,7 @@ func (x *execution) waitsFor(l *lane) *lane {
 func (x *execution) start(l *lane, a *action) {
 	rk := &x.ranks[l.rank]
 	l.follows = nil
-	if x.full && a.kind == plan.Send {
+	if x.full && a.kind.Traits().Sends {
 		x.startEarly(l, a)
 	}
 	for _, p := range rk.code.after[a.after:a.afterEnd] {
@@ -313,7 +313,7 @@ func (x *execution) extent(op int, r ref, i int) plan.Extent {
 func (x *execution) local(l *lane, a *action) *Counterexample {
 	rk, op := &x.ranks[l.rank], int(a.op)
 	m, refs := rk.mem[op], rk.code.refs[a.src:a.srcEnd]
-	if a.kind == plan.Get || a.kind == plan.GetReduce {
+	if a.kind.Traits().Gets {
 		for _, src := range refs {
 			if ok, bad := x.reaches(l, a.dst, src); !ok {
 				return bad
@@ -397,7 +397,7 @@ func (x *execution) read(l *lane, r ref, i int) (value, *Counterexample) {
 // write lets the step of l write v as chunk i of its Dst.
 func (x *execution) write(l *lane, a *action, i int, v value) *Counterexample {
 	m := x.ranks[a.dst.rank].mem[a.op]
-	place, isPut := m.place(a.dst, i), a.kind == plan.Put || a.kind == plan.Packet
+	place, isPut := m.place(a.dst, i), a.kind.Traits().Puts
 	if other, ok := x.conflict(l, m, place, true, isPut); ok {
 		verb := "reads"
 		if other == m.wrote[place] {

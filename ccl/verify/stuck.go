@@ -112,23 +112,18 @@ func (x *execution) partner(l *lane) (*lane, int) {
 
 // pairs reports whether a step of kind a that is stuck can go on once a step of kind b runs.
 func pairs(a, b plan.Kind) bool {
-	switch a {
-	case plan.Send:
-		return b == plan.Recv || b == plan.RecvReduce
-	case plan.Wait:
-		return b == plan.Signal || b == plan.Packet
-	}
-	return b == plan.Send
+	stuck, goes := a.Traits(), b.Traits()
+	return stuck.Sends && goes.Receives || stuck.Receives && goes.Sends || stuck.Waits && goes.Signals
 }
 
 // alone returns a counterexample for a message or signal that has no other side.
 func (x *execution) alone(l *lane) *Counterexample {
 	a := &l.code[l.pc]
 	reason, text := Unsent, "send the message"
-	switch a.kind {
-	case plan.Send:
+	switch does := a.kind.Traits(); {
+	case does.Sends:
 		reason, text = Unreceived, "receive the message"
-	case plan.Wait:
+	case does.Waits:
 		reason, text = Unsignalled, "give the signal"
 	}
 	return x.counterexample(x.op(l), reason,

@@ -210,14 +210,14 @@ func (j *job) contributions() {
 func (j *job) measure(c *code) (work, joins int64) {
 	for _, lane := range c.lanes {
 		for i := range lane {
-			a := &lane[i]
-			j.full = j.full || oneSided(a.kind)
+			a, does := &lane[i], lane[i].kind.Traits()
+			j.full = j.full || does.Need&(plan.Puts|plan.Gets) != 0
 			work += int64(a.dst.n)
 			for _, r := range c.refs[a.src:a.srcEnd] {
 				work += int64(r.n)
 			}
 			joins += 1 + clockWork*int64(a.afterEnd-a.after)
-			if a.kind == plan.Signal || a.kind == plan.Packet {
+			if does.Signals {
 				joins += clockWork
 			}
 		}

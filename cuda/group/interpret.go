@@ -126,10 +126,10 @@ func suits(p *plan.Plan) bool {
 		steps := 2 // to enter and to leave
 		for _, lane := range flat.Lanes {
 			for i := range lane {
-				s := &lane[i]
+				s, does := &lane[i], lane[i].Kind.Traits()
 				switch {
-				case s.Kind == plan.Signal && i > 0 && lane[i-1].Kind == plan.Signal: // one for all
-				case s.Kind == plan.Signal, s.Kind == plan.Wait:
+				case does.Signals && !does.Puts && i > 0 && lane[i-1].Kind == s.Kind: // one for all
+				case does.Flagged() && !does.Puts:
 					steps++
 				case len(s.Src) > kernel.MostSources:
 					return false

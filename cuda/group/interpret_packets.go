@@ -80,7 +80,7 @@ func foldsOnce(p *plan.Plan) bool {
 		}
 		for _, s := range flat.Lanes[0] {
 			switch {
-			case s.Kind == plan.Signal, s.Kind == plan.Wait:
+			case s.Kind.Traits().Flagged() && !s.Kind.Traits().Puts:
 			case len(s.Src) == 1 && whole(s.Dst, plan.Win) && whole(s.Src[0], plan.In):
 			case len(s.Src) == p.Spec.Ranks && whole(s.Dst, plan.Out):
 				folds++

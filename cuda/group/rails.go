@@ -138,7 +138,7 @@ func (r *rails) learn(p *plan.Plan, low *program.Lowered) {
 
 func (r *rails) line(lanes [][]plan.Step, l int) line {
 	lane := lanes[l]
-	made := line{sends: lane[0].Kind == plan.Send, anchored: len(lane[0].After) > 0}
+	made := line{sends: lane[0].Kind.Traits().Sends, anchored: len(lane[0].After) > 0}
 	if made.sends {
 		made.pipeline = r.to[lane[0].Peer]
 	} else {

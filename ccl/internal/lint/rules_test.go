@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/token"
 	"go/types"
 	"path"
 	"regexp"
@@ -40,8 +41,10 @@ var rules = []struct {
 		"standard output belongs to the training program; errors are returned, traces have their own writer",
 		checkPrint},
 	{"interpreter",
-		"a new kind of step is written once in the compiler, once in the interpreter and once in what proves its programs",
+		"a new instruction is written once in the compiler, once in the interpreter and once in what proves its programs",
 		checkInterpreter},
+	{"kinds", "what reads plans asks plan.Kinds what a step does: a new kind is a row there, and a case where steps are executed",
+		checkKinds},
 	{"hosts",
 		"which ranks share a host is asked of topo.Group, which all ranks have alike, and not passed beside it",
 		checkHosts},
@@ -183,26 +186,70 @@ func checkWords(m *module) []finding {
 	return all
 }
 
-// checkInterpreter finds switches over instructions or kinds of steps in the executor and the
-// compiler, except for the necessary ones.
+// checkInterpreter finds switches over instructions in the executor and the compiler, except for
+// the necessary ones.
 func checkInterpreter(m *module) []finding {
-	compiler := []string{"countSignals", "nth", "addStep", "fit", "appendSteps"}
-	return append(inFunctions(m, "ccl/exec", []string{"runLane"}, overSteps),
-		inFunctions(m, "ccl/program", compiler, overSteps)...)
+	compiler := []string{"fit", "appendSteps"}
+	return append(inFunctions(m, "ccl/exec", []string{"runLane"}, overInstructions),
+		inFunctions(m, "ccl/program", compiler, overInstructions)...)
 }
 
-// overSteps reports a node that is a switch over instructions or kinds of steps.
-func overSteps(node ast.Node) string {
+// overInstructions reports a node that is a switch over instructions.
+func overInstructions(node ast.Node) string {
 	s, ok := node.(*ast.SwitchStmt)
 	if !ok {
 		return ""
 	}
 	tag, ok := s.Tag.(*ast.SelectorExpr)
-	if ok && (tag.Sel.Name == "Kind" || tag.Sel.Name == "Op" &&
-		mentions(s.Body, "OpSignal", "OpWait", "OpCopy", "OpSend", "OpRecv", "OpPut")) {
+	if ok && tag.Sel.Name == "Op" && mentions(s.Body, "OpSignal", "OpWait", "OpCopy", "OpSend", "OpRecv", "OpPut") {
 		return "a switch over " + tag.Sel.Name
 	}
 	return ""
+}
+
+// executesSteps has, by folder, the functions that do what a step says, and those that read and
+// write its text.
+var executesSteps = map[string][]string{
+	"ccl/plan": {"oneStep", "append"}, "ccl/plan/reference": {"Step"}, "ccl/program": {"addStep"},
+	"ccl/verify": {"act"}, "ccl/sim": {"try"}, "ccl/draw": {"step"},
+}
+
+var stepKinds = []string{"Copy", "Reduce", "Send", "Recv", "RecvReduce", "Put", "Get", "GetReduce", "Signal", "Wait",
+	"Packet", "Loop"}
+
+// checkKinds finds places that name kinds of steps to tell them apart, except for the necessary
+// ones. A copy is the one kind that may have no effect, and a loop is no step.
+func checkKinds(m *module) []finding {
+	var all []finding
+	for _, f := range m.files {
+		kind := func(e ast.Expr, except ...string) bool {
+			name, ok := e.(*ast.Ident)
+			if s, selects := e.(*ast.SelectorExpr); selects {
+				pkg, _ := s.X.(*ast.Ident)
+				name, ok = s.Sel, pkg != nil && pkg.Name == "plan"
+			} else if f.dir != "ccl/plan" {
+				return false
+			}
+			return ok && slices.Contains(stepKinds, name.Name) && !slices.Contains(except, name.Name)
+		}
+		all = append(all, f.inFunctions(executesSteps[f.dir], func(node ast.Node) string {
+			switch n := node.(type) {
+			case *ast.CaseClause:
+				if slices.ContainsFunc(n.List, func(e ast.Expr) bool { return kind(e) }) {
+					return "a case of kinds of steps"
+				}
+			case *ast.BinaryExpr:
+				if n.Op != token.EQL && n.Op != token.NEQ {
+					return ""
+				}
+				if kind(n.X, "Copy", "Loop") || kind(n.Y, "Copy", "Loop") {
+					return "a comparison with a kind of step"
+				}
+			}
+			return ""
+		})...)
+	}
+	return all
 }
 
 // checkSleep finds places in the executor where a thread sleeps, except for the one in rest.
@@ -241,21 +288,27 @@ func checkUnsafe(m *module) []finding {
 func inFunctions(m *module, dir string, allowed []string, find func(ast.Node) string) []finding {
 	var all []finding
 	for _, f := range m.files {
-		if f.test || !within(f.dir, dir) || within(f.dir, "ccl/exec/p2p") {
+		if within(f.dir, dir) && !within(f.dir, "ccl/exec/p2p") {
+			all = append(all, f.inFunctions(allowed, find)...)
+		}
+	}
+	return all
+}
+
+// inFunctions applies find to the functions of a file that is no test, except for the allowed ones.
+func (f *goFile) inFunctions(allowed []string, find func(ast.Node) string) []finding {
+	var all []finding
+	for _, decl := range f.ast.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok || f.test || slices.Contains(allowed, fn.Name.Name) {
 			continue
 		}
-		for _, decl := range f.ast.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || slices.Contains(allowed, fn.Name.Name) {
-				continue
+		ast.Inspect(fn, func(node ast.Node) bool {
+			if what := find(node); what != "" {
+				all = append(all, finding{f.path, f.line(node), what + " in " + fn.Name.Name})
 			}
-			ast.Inspect(fn, func(node ast.Node) bool {
-				if what := find(node); what != "" {
-					all = append(all, finding{f.path, f.line(node), what + " in " + fn.Name.Name})
-				}
-				return true
-			})
-		}
+			return true
+		})
 	}
 	return all
 }

@@ -140,7 +140,7 @@ func (m *Interpreter[T]) Step(rank, lane int) bool {
 		var sum [][]T
 		for i, r := range s.Src {
 			at := rank
-			if s.Kind == plan.GetReduce {
+			if s.Kind.Traits().From {
 				at = s.From[i]
 			}
 			if x := m.read(at, r); i == 0 {
@@ -162,7 +162,7 @@ func (m *Interpreter[T]) Step(rank, lane int) bool {
 		message := queue[0]
 		m.messages[from] = queue[1:]
 		switch {
-		case s.Kind == plan.Recv:
+		case !s.Kind.Traits().Reduces:
 			m.write(rank, s, message)
 		case s.MsgFirst:
 			m.write(rank, s, m.combine(message, m.read(rank, s.Src[0])))
@@ -171,7 +171,7 @@ func (m *Interpreter[T]) Step(rank, lane int) bool {
 		}
 	case plan.Put, plan.Packet:
 		m.write(s.Peer, s, m.read(rank, s.Src[0]))
-		if s.Kind == plan.Packet {
+		if s.Kind.Traits().Signals {
 			m.signals[to]++
 		}
 	case plan.Signal:
