@@ -10,7 +10,7 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
 # test has some.
 RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(agree|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+	| grep -vE -e '/ccl/(agree|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
 		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
@@ -67,8 +67,8 @@ test-generated: ## Regenerating changes nothing
 	@ci/generated.sh
 
 .PHONY: test-go
-test-go: ## Go tests without cgo, in random order, with their coverage
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -count=1 -shuffle=on -cover -timeout=540s ./...
+test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all)
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -short -count=1 -shuffle=on -cover -timeout=540s ./...
 
 .PHONY: test-cgo
 test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
@@ -90,9 +90,9 @@ test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles an
 	@ci/cover.sh
 
 .PHONY: test-verify
-test-verify: ## Every algorithm is proven for 1 to 64 ranks
+test-verify: ## Every algorithm is proven for 1 to 33 ranks (make long: to 64)
 	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl \
-		&& time build/goccl-verify verify --all --ranks 1-64
+		&& time build/goccl-verify verify --all --ranks 1-33
 
 .PHONY: test-cuda
 test-cuda: ## Device groups on memory of the host: the whole matrix of calls, 1,000 seeds of order
@@ -205,6 +205,13 @@ examples: setup ## Every example (examples/README.md) in one process and with to
 frameworks: setup ## Accelerate, Lightning, DeepSpeed, Ray Train: one training each with goccl, in environments of their own (FRAMEWORKS="ray lightning")
 	@$(GO_ENV) "$$VENV/bin/python" tests/frameworks/run.py \
 		$(if $(FRAMEWORKS),--frameworks "$(FRAMEWORKS)") $(FRAMEWORKS_ARGS)
+
+.PHONY: long
+long: setup ## What make test leaves out, or runs in part: all Go tests, also with the race detector; all plans of 1 to 64 ranks
+	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -shuffle=on -timeout=30m ./...
+	@$(GO_ENV) CGO_ENABLED=1 go test -race -count=1 -timeout=60m $(RACE)
+	@$(GO_ENV) mkdir -p build && go build -o build/goccl-verify ./cmd/goccl \
+		&& build/goccl-verify verify --all --ranks 1-64
 
 .PHONY: race-long
 race-long: setup ## What test-race runs, twenty times in random order (40 minutes on two cores)

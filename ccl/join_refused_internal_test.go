@@ -156,7 +156,11 @@ func pathTo(c *Communicator, rank int) string {
 // TestRefusedAtRandom has ranks of which some pairs are refused join after random delays, in two
 // groups. They agree each time. Run it with -refusals 200 to be sure.
 func TestRefusedAtRandom(t *testing.T) {
-	for try := range *refusals {
+	tries := *refusals
+	if testing.Short() {
+		tries = min(tries, 6)
+	}
+	for try := range tries {
 		t.Run(strconv.Itoa(try), func(t *testing.T) {
 			if try%4 > 0 {
 				t.Parallel()

@@ -198,8 +198,8 @@ var optionTable = []*option{
 	row("GOCCL_BUFFSIZE", agreed, "2M", size(leastBuffSize, mostBuffSize),
 		func(o *Options) *int { return &o.BuffSize },
 		"Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it is what "+
-			"one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what is "+
-			"left a group of n ranks takes an nth at most."),
+			"one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; a group "+
+			"of n ranks may use at most 1/n of what remains."),
 	row("GOCCL_CHECKSUM", withTCP, "0", onOff(true),
 		func(o *Options) *bool { return &o.Checksum },
 		"1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is sent "+
@@ -344,8 +344,8 @@ var optionTable = []*option{
 		"auto: shared memory on one host, between hosts RDMA where both have adapters for it (docs/rdma.md), else "+
 			"TCP; shm, rdma or tcp: only that. rdma includes TCP, which takes over where an adapter fails. A "+
 			"process opens only what its groups may use: with shm nothing listens on TCP and no network interface "+
-			"need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto a host without an "+
-			"interface that is up does with shared memory."),
+			"need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto, a host with no "+
+			"active network interface uses shared memory only."),
 	row("GOCCL_TUNE", perRank, "", text(nil),
 		func(o *Options) *string { return &o.Tune },
 		"File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its rows come "+

@@ -47,7 +47,7 @@ func topVerbs() []verb {
 		{"top", "[PID …] [--once] [--json]", "what the ranks on this host are doing now, by process or launcher", topVerb},
 		{
 			"drill", "[--all] [flags]",
-			"what every rank is told when a rank dies, hangs, calls something else …, on real processes", drillVerb,
+			"inject faults (death, hang, mismatched call …) into real processes and check the error of every rank", drillVerb,
 		},
 		{"doctor", "[--json] [--hosts]", "what this machine offers and what is missing, or how fast hosts are", doctor},
 		{"options", "", "the GOCCL_* environment variables", options},

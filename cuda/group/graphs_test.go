@@ -468,8 +468,11 @@ func TestGraphsGrow(t *testing.T) {
 			t.Run(fmt.Sprint(opts.CudaRoute, ", devices ", devices), func(t *testing.T) {
 				t.Parallel()
 				most := 100
-				if *full {
+				switch {
+				case *full:
 					most = 1000
+				case testing.Short():
+					most = 40
 				}
 				opts, device := opts, quick
 				opts.CudaGraphs = most

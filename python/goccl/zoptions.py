@@ -24,8 +24,8 @@ class Options(Settings):
         blocking_wait: 1: wait() of an operation on CUDA tensors returns when the device has ended it, and raises
             its error. 0: it makes the current stream wait, and returns at once. (``GOCCL_BLOCKING_WAIT``, default 0)
         buffsize: Most bytes of windows that a rank has in a group, such as 512K or 8M, from 128K to 32M: half of it
-            is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; of what
-            is left a group of n ranks takes an nth at most. (``GOCCL_BUFFSIZE``, default 2M)
+            is what one operation uses at a time, longer ones run in pieces. All groups of a process share 32M; a group
+            of n ranks may use at most 1/n of what remains. (``GOCCL_BUFFSIZE``, default 2M)
         checksum: 1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is
             sent again; a path that does it three times within a minute is named and given up. The first group of a
             process that may use TCP decides. (``GOCCL_CHECKSUM``, default 0)
@@ -123,8 +123,8 @@ class Options(Settings):
         transport: auto: shared memory on one host, between hosts RDMA where both have adapters for it
             (docs/rdma.md), else TCP; shm, rdma or tcp: only that. rdma includes TCP, which takes over where an adapter
             fails. A process opens only what its groups may use: with shm nothing listens on TCP and no network
-            interface need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto a host without an
-            interface that is up does with shared memory. (``GOCCL_TRANSPORT``, default auto)
+            interface need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto, a host with no
+            active network interface uses shared memory only. (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
             rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form

@@ -64,13 +64,17 @@ func TestConformance(t *testing.T) {
 	// TestNoAllocations does it here.
 	for _, c := range []struct {
 		name   string
+		short  bool // it runs with -short, too
 		ports  int
 		onUse  bool
 		inline int // the limit of the adapters
 	}{
-		{"OnUse=false", 1, false, 220}, {"OnUse=true", 1, true, 96}, {"TwoPorts", 2, true, 64},
-		{"NoInline", 1, true, -1},
+		{"OnUse=false", true, 1, false, 220}, {"OnUse=true", false, 1, true, 96}, {"TwoPorts", true, 2, true, 64},
+		{"NoInline", false, 1, true, -1},
 	} {
+		if testing.Short() && !c.short {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			n := network(t, verbstest.Options{Delay: -1, Ports: c.ports, Inline: c.inline})
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {

@@ -164,7 +164,7 @@ func TestPorts(t *testing.T) {
 // TestPortCut cuts a port while all channels of several links are busy: the other one takes over,
 // and tcp has nothing to do after that. When the port works again, its channels return.
 func TestPortCut(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range seeds(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			n := network(t, verbstest.Options{Seed: seed, Adapters: 2, Patience: 10 * time.Millisecond})
@@ -401,7 +401,7 @@ func TestPortsWrong(t *testing.T) {
 // TestPortsGather cuts ports again and again, one at a time, with an event or without, while
 // fragments are sent in place.
 func TestPortsGather(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range seeds(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			n := network(t, verbstest.Options{Seed: seed, Adapters: 2, Patience: 10 * time.Millisecond})

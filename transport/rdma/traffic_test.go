@@ -157,7 +157,7 @@ func TestTraffic(t *testing.T) {
 // TestCuts loses all packets again and again while fragments are sent: tcp takes over, each
 // fragment arrives once and in order, and a connection is made anew.
 func TestCuts(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			n := network(t, verbstest.Options{Seed: seed, Patience: 10 * time.Millisecond})
@@ -189,3 +189,11 @@ func TestCuts(t *testing.T) {
 }
 
 var transportMeta = transport.Meta{1, 2, 3}
+
+// seeds returns how many seeds of n a test takes.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}

@@ -115,7 +115,11 @@ func TestRefusedLater(t *testing.T) {
 // TestRefusedAtRandom has the two come at random moments around the one at which the other gives
 // up: both are linked, or both are refused.
 func TestRefusedAtRandom(t *testing.T) {
-	for try := range 30 {
+	tries := 30
+	if testing.Short() {
+		tries = 9
+	}
+	for try := range tries {
 		t.Run(fmt.Sprint(try), func(t *testing.T) {
 			t.Parallel()
 			a, b := twoOf(t, try%2 == 0, try%2 == 1)

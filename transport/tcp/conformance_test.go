@@ -33,6 +33,9 @@ func TestConformance(t *testing.T) {
 // TestConformanceSelf links the ranks of one process.
 func TestConformanceSelf(t *testing.T) {
 	for _, o := range []transporttest.Options{{}, {OnUse: true}} {
+		if testing.Short() && !o.OnUse {
+			continue
+		}
 		t.Run(fmt.Sprintf("OnUse=%v", o.OnUse), func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) transporttest.Pair {
 				f, doorbell := loopback(t, nil)

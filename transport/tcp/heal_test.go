@@ -310,6 +310,9 @@ func (f *behind) Address() []byte { return f.blob }
 // TestConformanceUnderCuts runs the suite while the connections are reset again and again.
 func TestConformanceUnderCuts(t *testing.T) {
 	for _, onUse := range []bool{false, true} {
+		if testing.Short() && onUse {
+			continue
+		}
 		t.Run(fmt.Sprintf("OnUse=%v", onUse), func(t *testing.T) { underCuts(t, onUse) })
 	}
 }
