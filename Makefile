@@ -7,6 +7,8 @@ SHELL := /usr/bin/env bash
 
 GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
+# Two files at a time: most of their time is that of one process that starts.
+TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
 # test has some.
 RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
@@ -101,11 +103,11 @@ test-cuda: ## Device groups on memory of the host: the whole matrix of calls, 1,
 
 .PHONY: test-fuzz
 test-fuzz: ## Every fuzz test for some seconds
-	@ci/fuzz.sh 2s
+	@ci/fuzz.sh 1s
 
 .PHONY: test-soak
-test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two hosts, with cuts: 25 s by each road
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-soak -count=1 -v -timeout=300s ./tests/soak -soak.time=25s
+test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two hosts, with cuts: 12 s by each road
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-soak -count=1 -v -timeout=300s ./tests/soak -soak.time=12s
 
 .PHONY: test-drill
 test-drill: ## A part of make drill
@@ -123,19 +125,19 @@ test-noasm: ## Kernels without assembly
 
 .PHONY: test-python
 test-python: ## Python tests, and that the benchmarks work
-	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-python.xml tests/cabi tests/python tests/bench
+	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-python.xml tests/cabi tests/python tests/bench
 
 .PHONY: test-features
 test-features: ## torch's features on two to four ranks against one process (the quick ones), and the examples
-	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-features.xml tests/features
+	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-features.xml tests/features
 
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries
-	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-packaging.xml tests/packaging
+	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-packaging.xml tests/packaging
 
 .PHONY: test-gpu
 test-gpu: ## The checks for a GPU as far as they go without one; the bundle of make gpu-bundle (make device installs it)
-	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
+	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
 
 .PHONY: test-conformance
 test-conformance: ## A selection of torch's own distributed tests, with goccl
@@ -143,7 +145,7 @@ test-conformance: ## A selection of torch's own distributed tests, with goccl
 
 .PHONY: test-device
 test-device: ## Tensors of a device: a torch device of memory of the host, whose driver checks the order of all accesses
-	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-device.xml tests/device
+	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-device.xml tests/device
 
 ##@ Longer or by hand
 

@@ -63,6 +63,8 @@ var rules = []struct {
 		"a test that no stage of make test runs proves nothing: name its folder in the Makefile, in a stage of ci/budget.txt",
 		checkStages},
 	{"width", "two files fit beside each other, and a comment beside its code", checkWidth},
+	{"glossary", "a word of the glossary leads to the code where it lives: this has been moved or renamed", checkGlossary},
+	{"index", "a reader looks for the question in the list at the top: one line for each heading, in order", checkIndex},
 	{"machine", "the repository is read on other machines: no path or word of the one it was written on", checkMachine},
 }
 
@@ -278,6 +280,109 @@ func checkUnsafe(m *module) []finding {
 			if i.Path.Value == `"unsafe"` {
 				all = append(all, finding{f.path, f.line(i), "imports unsafe"})
 			}
+		}
+	}
+	return all
+}
+
+var codeIn = regexp.MustCompile("`([^`]+)`")
+
+// checkGlossary looks for the files, folders and names of Go in the last column of GLOSSARY.md.
+func checkGlossary(m *module) []finding {
+	places, names := map[string]bool{}, map[string]bool{}
+	var glossary textFile
+	for _, f := range m.texts {
+		for at := f.path; at != "."; at = path.Dir(at) {
+			places[at], places[strings.TrimPrefix(at, "ccl/")] = true, true
+		}
+		if f.path == "GLOSSARY.md" {
+			glossary = f
+		}
+	}
+	for _, f := range m.files {
+		if !f.test {
+			f.declared(func(name string) { names[name], names[f.ast.Name.Name+"."+name] = true, true })
+		}
+	}
+	var all []finding
+	for i, line := range strings.Split(string(glossary.text), "\n") {
+		columns := strings.Split(strings.Trim(line, "|"), "|")
+		for _, found := range codeIn.FindAllStringSubmatch(columns[len(columns)-1], -1) {
+			what, _, _ := strings.Cut(found[1], " ")
+			if strings.HasPrefix(line, "|") && !places[what] && !names[what] {
+				all = append(all, finding{glossary.path, i + 1, "there is no " + what})
+			}
+		}
+	}
+	return all
+}
+
+// declared calls found with what a file declares: Name, Type.Method and Type.Field.
+func (f *goFile) declared(found func(string)) {
+	for _, decl := range f.ast.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			name := fn.Name.Name
+			if fn.Recv != nil {
+				base, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(fn.Recv.List[0].Type), "*"), "[")
+				name = base + "." + name
+			}
+			found(name)
+			continue
+		}
+		for _, spec := range decl.(*ast.GenDecl).Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					found(name.Name)
+				}
+			case *ast.TypeSpec:
+				found(s.Name.Name)
+				var members *ast.FieldList
+				switch t := s.Type.(type) {
+				case *ast.StructType:
+					members = t.Fields
+				case *ast.InterfaceType:
+					members = t.Methods
+				default:
+					continue
+				}
+				for _, member := range members.List {
+					for _, name := range member.Names {
+						found(s.Name.Name + "." + name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+var linkToHeading = regexp.MustCompile(`^\* \[(.*)\]\(#.*\)$`)
+
+// checkIndex compares the list at the top of RATIONALE.md with its headings.
+func checkIndex(m *module) []finding {
+	var all []finding
+	for _, f := range m.texts {
+		if f.path != "RATIONALE.md" {
+			continue
+		}
+		var listed, headings []string
+		var lines []int
+		for i, line := range strings.Split(string(f.text), "\n") {
+			if found := linkToHeading.FindStringSubmatch(line); found != nil && len(headings) == 0 {
+				listed = append(listed, found[1])
+			}
+			if heading, ok := strings.CutPrefix(line, "## "); ok {
+				headings, lines = append(headings, heading), append(lines, i+1)
+			}
+		}
+		for i, heading := range headings {
+			if i >= len(listed) || listed[i] != heading {
+				all = append(all, finding{f.path, lines[i], fmt.Sprintf("line %d of the index is not %q", i+1, heading)})
+				break
+			}
+		}
+		if len(listed) > len(headings) {
+			all = append(all, finding{f.path, 1, "the index has more lines than there are headings"})
 		}
 	}
 	return all
