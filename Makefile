@@ -11,9 +11,9 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
 # test has some.
-RACE   := $$(go list ./ccl/... ./transport/... ./cuda/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(agree|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
-		-e '/(ccl/topo/network|ccl/internal/lint|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
+RACE   := $$(go list ./ccl/... ./internal/... ./transport/... ./cuda/... ./pgbackend/... \
+	| grep -vE -e '/ccl/(member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
 
@@ -250,7 +250,7 @@ drill: ## What every rank is told when one dies, hangs, calls something else …
 agreement: setup ## Ranks die, come late, are refused, reached one way, or killed while a group grows, 200 times each at random (half an hour)
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl -run 'ShrinkAfterDeaths|GrowWithDeaths|RefusedAtRandom' -v \
 		-shrink.times=200 -grow.times=200 -refusals=200
-	@$(GO_ENV) go test -count=1 -timeout=60m ./tests/hosts -run OneWay -hosts.pairs=50
+	@$(GO_ENV) go test -count=1 -timeout=60m ./internal/netlab -run OneWay -hosts.pairs=50
 	@$(GO_ENV) $(PYTEST) --timeout=1800 --long tests/python/test_meeting_at_random.py -k 200
 
 .PHONY: test-rdma
@@ -273,9 +273,9 @@ fuzz: setup ## Every fuzz test for FUZZTIME (30s)
 	@ci/fuzz.sh $(or $(FUZZTIME),30s)
 
 .PHONY: lint
-lint: setup ## gofmt, vet, the rules of ccl/internal/lint, and golangci-lint where it is installed
+lint: setup ## gofmt, vet, the rules of internal/lint, and golangci-lint where it is installed
 	@ci/format.sh
-	@$(GO_ENV) go vet -pgo=off ./... && go test -count=1 ./ccl/internal/lint
+	@$(GO_ENV) go vet -pgo=off ./... && go test -count=1 ./internal/lint
 	@if command -v golangci-lint >/dev/null; then $(GO_ENV) golangci-lint run ./...; \
 	else echo "golangci-lint is not installed: its rules (.golangci.yml) were not checked"; fi
 

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/record"
 	"github.com/goccl/goccl/transport"
 )
 

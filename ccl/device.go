@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/record"
 )
 
 // DeviceWork is a call that was enqueued.

@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // DeviceArena is registered memory of a device.

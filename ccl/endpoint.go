@@ -20,13 +20,13 @@ import (
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
-	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
+	"github.com/goccl/goccl/internal/record"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/ccl/agree"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/member"
+	"github.com/goccl/goccl/internal/agree"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // holding is the resources that this process holds: descriptors, and mapped segments by name. The

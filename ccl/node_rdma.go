@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/rdma/verbs"

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/tcp"
 )

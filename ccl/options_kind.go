@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/internal/humanize"
 	"github.com/goccl/goccl/transport/rdma"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // EnsureDefaults gives every option that is not set its default.

@@ -4,8 +4,8 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/ccl/agree"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/internal/agree"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"github.com/goccl/goccl/ccl/agree"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/internal/agree"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Every collective must complete, whether waits sleep at once or spin for long.

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 const overWindows = "all_reduce=two_shot_window,all_gather=window,broadcast=window,reduce_scatter=window," +

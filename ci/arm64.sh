@@ -12,7 +12,7 @@ if [ -z "$qemu" ]; then
         "apt-get install -y qemu-user-static, or QEMU=path" >&2
     exit 2
 fi
-[ $# -gt 0 ] || set -- ccl/park ccl/mem ccl/kernel transport/ring transport/inproc transport/shm transport/tcp \
+[ $# -gt 0 ] || set -- internal/park internal/mem ccl/kernel transport/ring transport/inproc transport/shm transport/tcp \
     ccl/exec/p2p ccl/exec
 processor=$(sed -nE 's/^Cpus_allowed_list:[[:space:]]*([0-9]+).*/\1/p' /proc/self/status)
 out=$ROOT/build/arm64

@@ -22,6 +22,6 @@ one() {
 export -f one
 
 # xargs goes on after a failure (123), and that is reported at the end.
-grep -rE --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' ccl transport pgbackend cabi cmd tests |
+grep -rE --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' ccl internal transport pgbackend cabi cmd tests |
     sed -E 's|/[^/]*:func | |' | sort |
     xargs -P "$(nproc)" -L 1 bash -c 'one "$@"' one "${1:-30s}"

@@ -25,7 +25,7 @@ find setup.py pyproject.toml README.md LICENSE ci/gpu.sh docs/cuda.md cabi/expor
     ! -name conftest.py ! -path 'python/goccl/bin/*' -print0 | xargs -0 cp --parents -t "$folder"
 
 # Nothing tells where it was built.
-if grep -rlE -e "$ROOT/(cabi|ccl|cmd|cuda|pgbackend|python|transport)" "$folder"; then
+if grep -rlE -e "$ROOT/(cabi|ccl|cmd|cuda|internal|pgbackend|python|transport)" "$folder"; then
     echo "gpu-bundle: these files have paths of this machine" >&2
     exit 1
 fi

@@ -2,7 +2,7 @@
 
 The change is the difference from the commit where this branch left main, committed or not. Its Go files are checked by
 gofmt. vet and `go test -short` run on the packages that the change touches and on all packages that import them; the
-tests of ccl/internal/lint check the whole repository; the change's Python files are compiled. The output ends with the
+tests of internal/lint check the whole repository; the change's Python files are compiled. The output ends with the
 names of the other stages that the change should pass.
 """
 import os
@@ -13,7 +13,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-LINT = "github.com/goccl/goccl/ccl/internal/lint"
+LINT = "github.com/goccl/goccl/internal/lint"
 PAGES = "github.com/goccl/goccl/cmd/goccl"  # its tests compare the documentation with the code
 STAGES = {  # stages of make test, for the files that make quick does not test
     "cabi": "test-python", "python": "test-python",

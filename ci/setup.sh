@@ -15,7 +15,7 @@ hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 # Everything that the installed package is made of.
 sources() {
     local roots=() each
-    for each in ccl transport pgbackend cuda cabi cmd python setup.py pyproject.toml go.mod go.sum; do
+    for each in ccl internal transport pgbackend cuda cabi cmd python setup.py pyproject.toml go.mod go.sum; do
         [ -e "$each" ] && roots+=("$each")
     done
     find "${roots[@]}" -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' \

@@ -16,10 +16,10 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 	"github.com/goccl/goccl/cuda/driver"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // deviceRank is one rank of a group on a device, with a machine of its own and the caller's part of

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/live"
+	"github.com/goccl/goccl/internal/live"
 )
 
 const (

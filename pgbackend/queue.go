@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Operation is what a Queue watches: a ccl.Work, a ccl.DeviceWork, a Sparse or a Task.

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/internal/record"
 	"github.com/goccl/goccl/pgbackend/flight"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // Limits that every implementation keeps.

@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // TestGetsAreRefused checks that all ranks refuse a plan that reads windows of peers if the ranks

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // alone are calls of which each rank can end its own, if each is root, or sends and receives

@@ -23,9 +23,9 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/faulty"
 )
 

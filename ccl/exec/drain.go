@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Drain drives c until all posted operations have ended and their data has left this process, but

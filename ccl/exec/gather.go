@@ -3,8 +3,8 @@ package exec
 import (
 	"time"
 
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/exec/window"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/faulty"
 	"github.com/goccl/goccl/transport/inproc"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
-	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/internal/record"
 )
 
 // note records that a call begins, and returns the number of its record; 0 if nothing is recorded.

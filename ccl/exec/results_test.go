@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/internal/record"
 )
 
 const slice = time.Millisecond

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // waiter is a thread that waits for an operation. Waiting threads do the work: the thread that

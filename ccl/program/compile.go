@@ -3,8 +3,8 @@ package program
 import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // Program is one rank's part of a plan, compiled for one shape of call: every instruction has its

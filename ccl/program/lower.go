@@ -7,8 +7,8 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // Lowered is one rank's part of a plan in a flat form: dependences between lanes are decided, and

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Agree makes the Group of ranks from what each has said. It depends on nothing else, and not on

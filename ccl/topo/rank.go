@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Rank is what one rank says of itself before its group meets, as far as choices depend on it, or

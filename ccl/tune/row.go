@@ -9,9 +9,9 @@ import (
 
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // Condition is what a row requires of a yes-or-no property of a group.

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // table parses rows that must be valid.

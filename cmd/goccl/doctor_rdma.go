@@ -6,8 +6,8 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/rdma"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )

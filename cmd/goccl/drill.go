@@ -19,8 +19,8 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/humanize"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 // driller runs the cells of a drill.
@@ -283,7 +283,7 @@ func (d *driller) runAll(cells []drillCell, lanes int, report func(*outcome)) {
 
 // betweenHosts runs cells in a process with a network of two hosts.
 func (d *driller) betweenHosts(cells []drillCell, lanes int, p *drillPrinter) error {
-	attributes, err := hosts.Attributes()
+	attributes, err := netlab.Attributes()
 	if err != nil {
 		p.skip(roadHosts, err.Error())
 		return nil
@@ -302,7 +302,7 @@ func (d *driller) betweenHosts(cells []drillCell, lanes int, p *drillPrinter) er
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		p.skip(roadHosts, fmt.Sprintf("%v: %s", err, hosts.Hint))
+		p.skip(roadHosts, fmt.Sprintf("%v: %s", err, netlab.Hint))
 		return nil
 	}
 	lines := json.NewDecoder(bufio.NewReader(out))
@@ -341,7 +341,7 @@ func drillAsTold(args []string, out io.Writer) error {
 		return err
 	}
 	encoder := json.NewEncoder(out)
-	network := hosts.Network{Hosts: 2, Wires: make([]hosts.Wire, job.Lanes)}
+	network := netlab.Network{Hosts: 2, Wires: make([]netlab.Wire, job.Lanes)}
 	if err := network.Make(); err != nil {
 		return encoder.Encode(drillLine{Refused: err.Error()})
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/netlab"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -217,7 +217,7 @@ func (s *stage) spec(rank int) drillSpec {
 	opts.Transport, opts.PeerTimeout, opts.Recorder = c.Road, 0, 64
 	switch c.Road {
 	case roadHosts:
-		opts.Transport, opts.SocketIfname = "auto", "="+hosts.Interface(s.lane)
+		opts.Transport, opts.SocketIfname = "auto", "="+netlab.Interface(s.lane)
 	case roadTCP:
 		opts.SocketIfname, opts.SocketFamily = "lo", "ipv4"
 	}
@@ -270,7 +270,7 @@ func (s *stage) prefix(rank int) []string {
 	if s.cell.Road != roadHosts {
 		return nil
 	}
-	return hosts.In(s.cell.host(rank))
+	return netlab.In(s.cell.host(rank))
 }
 
 // listen passes on the lines of a rank.

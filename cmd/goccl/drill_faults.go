@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 // What the drill holds the library to, from the fault or the rank's last call if that is later.
@@ -357,7 +357,7 @@ func endsWell(slowest time.Duration) func(*stage, int) *expectation {
 func cut(s *stage) error {
 	return s.meanwhile(func() error {
 		if s.cell.Road == roadHosts {
-			link := []string{"ip", "-n", hosts.Host(1), "link", "set", hosts.Interface(s.lane)}
+			link := []string{"ip", "-n", netlab.Host(1), "link", "set", netlab.Interface(s.lane)}
 			if err := command(append(link, "down")...); err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 // partShrink is the part of a rank that does rounds until one fails, and then goes on with the
@@ -71,15 +71,15 @@ func shrinkFaults() []*drillFault {
 				}
 				return s.await(wordEnded, s.everyone()...)
 			},
-			func(s *stage) { s.leadAstray(hosts.MAC(s.lane, 1)) }),
+			func(s *stage) { s.leadAstray(netlab.MAC(s.lane, 1)) }),
 	}
 }
 
 // leadAstray has host 0 send what is for host 1 to a hardware address. Host 1 sends as before.
 func (s *stage) leadAstray(to string) error {
-	network := hosts.Network{Wires: make([]hosts.Wire, s.lane+1)}
-	return command("ip", "-n", hosts.Host(0), "neigh", "replace", network.Address(s.lane, 1), "lladdr", to,
-		"dev", hosts.Interface(s.lane), "nud", "permanent")
+	network := netlab.Network{Wires: make([]netlab.Wire, s.lane+1)}
+	return command("ip", "-n", netlab.Host(0), "neigh", "replace", network.Address(s.lane, 1), "lladdr", to,
+		"dev", netlab.Interface(s.lane), "nud", "permanent")
 }
 
 // partition returns a fault of the wire between two hosts whose ranks shrink the group then. The

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // verb is one subcommand.

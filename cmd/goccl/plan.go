@@ -15,9 +15,9 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 const choiceArgs = "[--ranks N] [--root R] [--shape 4x2] "

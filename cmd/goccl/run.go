@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // launch is a command that run starts once for each rank of this host.

@@ -14,10 +14,10 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 const simGCPercent = 400

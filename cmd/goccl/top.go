@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/live"
+	"github.com/goccl/goccl/internal/live"
 )
 
 func topVerb(args []string, out io.Writer) error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/ccl/live"
+	"github.com/goccl/goccl/internal/live"
 )
 
 // This process is asked through its parent, as a launcher is, and by its number.

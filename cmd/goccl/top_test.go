@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/live"
+	"github.com/goccl/goccl/internal/live"
 )
 
 func TestTopTable(t *testing.T) {

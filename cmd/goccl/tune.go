@@ -20,11 +20,11 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/humanize"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 // fitRow compares one simulated time with the measured one.
@@ -93,7 +93,7 @@ func tuneVerb(args []string, out io.Writer) error {
 	}
 	opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
 	if *rate != "" {
-		opts.SocketIfname = hosts.Interface(0)
+		opts.SocketIfname = netlab.Interface(0)
 	}
 	spec := benchSpec{
 		Ranks: *ranks, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Factor: *factor, Warmup: 1, Repeat: *repeat,
@@ -170,7 +170,7 @@ func apart(network bool, out io.Writer, args ...string) error {
 	}
 	attributes := ownGroup()
 	if network {
-		if attributes, err = hosts.Attributes(); err != nil {
+		if attributes, err = netlab.Attributes(); err != nil {
 			return fmt.Errorf("--rate: %w", err)
 		}
 	}
@@ -186,7 +186,7 @@ func apart(network bool, out io.Writer, args ...string) error {
 	case interrupted.Err() != nil:
 		return fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
 	case cmd.Process == nil && network:
-		return fmt.Errorf("--rate: %v: %s", err, hosts.Hint)
+		return fmt.Errorf("--rate: %v: %s", err, netlab.Hint)
 	case err != nil:
 		return fmt.Errorf("the process that measures ended: %w", err)
 	}
@@ -213,8 +213,8 @@ func (job fitJob) run() (result fitResult, err error) {
 	}
 	var prefix func(int) []string
 	if job.Rate != "" {
-		prefix = hosts.In
-		made := hosts.Network{Hosts: job.Spec.Ranks, Wires: []hosts.Wire{{Rate: job.Rate}}}
+		prefix = netlab.In
+		made := netlab.Network{Hosts: job.Spec.Ranks, Wires: []netlab.Wire{{Rate: job.Rate}}}
 		if err := made.Make(); err != nil {
 			return result, fmt.Errorf("--rate: %w", err)
 		}

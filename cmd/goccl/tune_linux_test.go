@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 // hang is the time by which every awaited event must have happened; no test here is about speed.
@@ -308,7 +308,7 @@ func (c *tuner) tools(t *testing.T, tc string) string {
 // needNamespaces skips the test if a network cannot be created, and reports the reason.
 func needNamespaces(t *testing.T, user *syscall.Credential) {
 	t.Helper()
-	attributes, err := hosts.Attributes()
+	attributes, err := netlab.Attributes()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -328,6 +328,6 @@ func needNamespaces(t *testing.T, user *syscall.Credential) {
 	if errors.As(err, &exit) {
 		t.Skipf("no bridge, veth or tbf here: %v: %s", err, said)
 	} else if err != nil {
-		t.Skipf("%v: %s", err, hosts.Hint)
+		t.Skipf("%v: %s", err, netlab.Hint)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
-	"github.com/goccl/goccl/ccl/humanize"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/netlab"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // measureFlag in place of --fit makes a table.
@@ -70,11 +70,11 @@ func tuneMeasure(args []string, out io.Writer, inside bool) error {
 	if err := noArguments(set); err != nil {
 		return err
 	}
-	network := &hosts.Network{Hosts: *hostCount, Wires: []hosts.Wire{{Rate: *rate}}}
+	network := &netlab.Network{Hosts: *hostCount, Wires: []netlab.Wire{{Rate: *rate}}}
 	if *hostCount == 1 {
 		network = nil
 	} else {
-		opts.SocketIfname = hosts.Interface(0)
+		opts.SocketIfname = netlab.Interface(0)
 	}
 	// Measure what the library would do without any other settings.
 	opts.Transport, opts.Algo, opts.Plan, opts.Tune, opts.Determinism = *transport, "", "", "", 0
@@ -202,7 +202,7 @@ func (w *tableWriter) measure(spec benchSpec, coll dtype.Collective, ranks int) 
 	m := &measured{coll: coll, on: on, candidates: candidates(coll, on, w.shared, exec.PlanChannels)}
 	var prefix func(int) []string
 	if w.hosts > 1 {
-		prefix = func(rank int) []string { return hosts.In(rank * w.hosts / ranks) }
+		prefix = func(rank int) []string { return netlab.In(rank * w.hosts / ranks) }
 	}
 	spec.Coll, spec.Ranks = coll, ranks
 	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // hang is the time after which a wait counts as a hang.

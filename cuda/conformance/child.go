@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // childWord is the first argument of a second process.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // bench is a machine with one entered context, for programs that are a few lines long.

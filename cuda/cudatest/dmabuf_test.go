@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // TestDMABuf finds what a descriptor stands for, until its memory is freed. One that is left open

@@ -15,8 +15,8 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // registeredAt is added to an address of the host to make the one that the device has for it, so

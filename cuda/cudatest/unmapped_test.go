@@ -5,8 +5,8 @@ package cudatest_test
 import (
 	"testing"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda/cudatest"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // TestUnmapped: memory that was unmapped while it was registered is a report, not a crash.

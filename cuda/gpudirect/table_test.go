@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 	"github.com/goccl/goccl/cuda/gpudirect"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 

@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/kernel"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // Arena is memory of one device in which a process allocates tensors that its peers read in place.

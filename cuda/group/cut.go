@@ -4,9 +4,9 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // cut says how a call is cut into pieces. Each block of the call has split chunks, as in its plan.

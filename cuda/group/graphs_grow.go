@@ -6,9 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // The windows have regions for some graphs. When a rank captures one for which it has none left, it

@@ -8,11 +8,11 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
-	"github.com/goccl/goccl/ccl/record"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/record"
 )
 
 // Options configures a Group.

@@ -4,7 +4,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
-	"github.com/goccl/goccl/ccl/record"
+	"github.com/goccl/goccl/internal/record"
 )
 
 // note records that a call was enqueued.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/exec"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Thread is the device thread of a process. It is started with the first group, and ends with

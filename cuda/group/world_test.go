@@ -17,11 +17,11 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 	"github.com/goccl/goccl/cuda/driver"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs goccl beside Gloo between hosts: network namespaces that tests/hosts/with makes, joined by wires.
+"""Runs goccl beside Gloo between hosts: network namespaces that internal/netlab/with makes, joined by wires.
 
     tests/bench/hosts.py                     # every scenario and its bars
     tests/bench/hosts.py --only near,1ms --sizes 8,1M
@@ -201,7 +201,7 @@ def main():
     names = run.words(options.only, titles, "--only") if options.only else list(titles)
     core.BUILD.mkdir(parents=True, exist_ok=True)
     program = core.BUILD / "with-hosts"
-    core.command(["go", "build", "-o", program, "./tests/hosts/with"], "tests/hosts/with", cwd=core.ROOT)
+    core.command(["go", "build", "-o", program, "./internal/netlab/with"], "internal/netlab/with", cwd=core.ROOT)
     cores = core.BUILD / "cores"
     core.command([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-pthread", "-o", cores,
                   pathlib.Path(__file__).with_name("cores.c")], "cores.c")

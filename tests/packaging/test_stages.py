@@ -31,9 +31,9 @@ def test_budget(tmp_path, recipe, budget, code, row, summary):
 
 
 @pytest.mark.parametrize("path, reached, apart", [
-    ("ccl/humanize/size.go", ["ccl/humanize", "ccl/tune", "ccl", "cmd/goccl"], ["ccl/plan", "ccl/exec/p2p"]),
+    ("internal/humanize/size.go", ["internal/humanize", "ccl/tune", "ccl", "cmd/goccl"], ["ccl/plan", "ccl/exec/p2p"]),
     # The tests of ccl/verify import it.
-    ("ccl/algo/all_reduce_ring.go", ["ccl/algo", "ccl/verify", "cmd/goccl"], ["ccl/park", "transport/tcp"]),
+    ("ccl/algo/all_reduce_ring.go", ["ccl/algo", "ccl/verify", "cmd/goccl"], ["internal/park", "transport/tcp"]),
     ("ccl/kernel/bench_test.go", ["ccl/kernel"], ["ccl/exec"]),
     ("ccl/plan/testdata/x", ["ccl/plan"], ["ccl/algo"]),
     ("docs/torch.md", ["cmd/goccl"], ["ccl"]),

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // spec is what a rank is told.

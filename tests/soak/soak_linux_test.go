@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/tests/hosts"
+	"github.com/goccl/goccl/internal/netlab"
 )
 
 var (
@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 			switch road {
 			case "shm", "tcp":
 			case "hosts":
-				if err := hosts.Possible(); err != nil {
+				if err := netlab.Possible(); err != nil {
 					t.Skip(err)
 				}
 			default:
@@ -93,7 +93,7 @@ func supervise(t *testing.T, s *spec) {
 	var processes []*exec.Cmd
 	if s.Road == "hosts" {
 		network := processOf(t, networkArgument, s)
-		network.SysProcAttr, err = hosts.Attributes()
+		network.SysProcAttr, err = netlab.Attributes()
 		require.NoError(t, err)
 		network.SysProcAttr.Setpgid = false
 		runtime.LockOSThread() // the network ends with the thread that started it
@@ -311,7 +311,7 @@ func beNetwork(text string) error {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return err
 	}
-	n := hosts.Network{Hosts: 2, Wires: []hosts.Wire{{}}}
+	n := netlab.Network{Hosts: 2, Wires: []netlab.Wire{{}}}
 	if err := n.Make(); err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func beNetwork(text string) error {
 		if err != nil {
 			return err
 		}
-		words := append(hosts.In(rank/2), program, rankArgument, string(told))
+		words := append(netlab.In(rank/2), program, rankArgument, string(told))
 		p := exec.Command(words[0], words[1:]...)
 		p.Stdout, p.Stderr = os.Stdout, os.Stderr
 		if _, err := p.StdinPipe(); err != nil { // it is open as long as this process
@@ -349,7 +349,7 @@ func beNetwork(text string) error {
 		if _, err := os.Stat(filepath.Join(s.Folder, "cuts")); err != nil {
 			continue
 		}
-		device := []string{"-n", hosts.Host(rand.IntN(2)), "link", "set", hosts.Interface(0)}
+		device := []string{"-n", netlab.Host(rand.IntN(2)), "link", "set", netlab.Interface(0)}
 		if err := exec.Command("ip", append(device, "down")...).Run(); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/stretchr/testify/require"
 )

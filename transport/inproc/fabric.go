@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/outbox"
 	"github.com/goccl/goccl/transport/ring"

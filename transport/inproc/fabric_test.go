@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/inproc"
 	"github.com/goccl/goccl/transport/transporttest"

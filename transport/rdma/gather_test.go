@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 	"github.com/goccl/goccl/transport/rdma/verbs/verbstest"

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
+	"github.com/goccl/goccl/internal/humanize"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 

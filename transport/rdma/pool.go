@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/goccl/goccl/ccl/mem"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/stretchr/testify/require"
 )

@@ -3,7 +3,7 @@ package ring
 import (
 	"sync/atomic"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Pool lends the large slots of one process to all its channels. The slot that came back last is

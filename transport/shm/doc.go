@@ -3,9 +3,10 @@
 //
 // # Ownership
 //
-// Each process allocates the memory that it writes, as sealed segments without a name (ccl/mem).
-// Other processes only read it, although their mappings are writable: some processors transfer
-// cache lines faster that way. Only the page with the doorbell is written by all.
+// Each process allocates the memory that it writes, as sealed segments without a name
+// (internal/mem). Other processes only read it, although their mappings are writable: some
+// processors transfer cache lines faster that way. Only the page with the doorbell is written by
+// all.
 //
 //	doorbell       one per process: peers ring it
 //	pool       one per process: the large slots, leased to all its links

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 	"github.com/goccl/goccl/transport/transporttest"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

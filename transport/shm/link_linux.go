@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 )

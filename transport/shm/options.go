@@ -2,7 +2,7 @@ package shm
 
 import (
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/ring"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 	"github.com/stretchr/testify/require"

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/unproven"
 )

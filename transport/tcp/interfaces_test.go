@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/stretchr/testify/require"
 )
 

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 )
 

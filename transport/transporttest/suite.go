@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 )
 

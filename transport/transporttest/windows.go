@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 )
 

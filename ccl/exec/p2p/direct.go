@@ -2,7 +2,7 @@ package p2p
 
 import (
 	"github.com/goccl/goccl/ccl/kernel"
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // fillTurns is the number of times that Direct polls for the next fragment of a message before it

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 )
 

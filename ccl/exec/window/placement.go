@@ -3,7 +3,7 @@ package window
 import (
 	"slices"
 
-	"github.com/goccl/goccl/ccl/park"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // MaxKept is the largest number of bytes of a window that an operation may use if its ranks are to

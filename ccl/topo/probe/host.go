@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // Host returns everything that the probes find out about this machine.

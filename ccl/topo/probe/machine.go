@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/ccl/park"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/park"
 )
 
 // Machine reads processors, caches, NUMA nodes and page sizes from the /proc and /sys below root

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/ccl/mem"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 func cores(m *topo.Machine) topo.Finding {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // TestAdapter needs an adapter: make test-rdma runs it where the kernel emulates one.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 var _ DeviceRegistrar = (*context)(nil)

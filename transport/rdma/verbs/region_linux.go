@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/humanize"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // region implements Region.

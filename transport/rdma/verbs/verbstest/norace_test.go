@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/goccl/goccl/ccl/mem"
+	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport/rdma/verbs"
 )
 
