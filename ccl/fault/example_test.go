@@ -9,12 +9,12 @@ import (
 
 // Errors have a class, for errors.Is, and name the ranks that caused them.
 func ExampleError() {
-	err := error(fault.Peer(fault.PeerLost, 3, "its process has ended: signal: killed").
-		In(fault.Label("job", 0, 4), "all_reduce of 10 x f32 (sum), seq 7"))
+	err := error(fault.Peer(fault.PeerLost, 3, "killed").
+		In(fault.Label("job", 0, 4), "barrier, seq 7"))
 	fmt.Println(err)
 	var failure *fault.Error
 	fmt.Println(errors.Is(err, fault.PeerLost), errors.As(err, &failure), failure.Culprits())
 	// Output:
-	// goccl: group job, rank 0 of 4: all_reduce of 10 x f32 (sum), seq 7: peer lost (rank 3): its process has ended: signal: killed
+	// goccl: group job, rank 0 of 4: barrier, seq 7: peer lost (rank 3): killed
 	// true true [3]
 }
