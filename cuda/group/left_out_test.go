@@ -107,11 +107,14 @@ type lameCalls struct {
 	tries int // at most, until it shows: more than one if messages of other hosts may be early or late
 }
 
-// fewer are calls of some pieces, by different plans, of which every so many-th ordering call is
-// left out; in a full run each.
+// fewer are calls of some pieces, by different plans, of which every nth ordering call is left out;
+// in a full run each, in a short one half as many.
 func fewer(every int) lameCalls {
-	if *full {
+	switch {
+	case *full:
 		every = 1
+	case testing.Short():
+		every *= 2
 	}
 	return lameCalls{[]dtype.Collective{dtype.AllReduce, dtype.Broadcast, dtype.AllReduce}, 90_000, every, 1}
 }
