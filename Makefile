@@ -129,7 +129,7 @@ test-python: ## Python tests, and that the benchmarks work
 
 .PHONY: test-features
 test-features: ## torch's features on two to four ranks against one process (the quick ones), and the examples
-	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-features.xml tests/features
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-features.xml tests/features
 
 .PHONY: test-packaging
 test-packaging: ## What is in the wheel and in its libraries
@@ -137,7 +137,7 @@ test-packaging: ## What is in the wheel and in its libraries
 
 .PHONY: test-gpu
 test-gpu: ## The checks for a GPU as far as they go without one; the bundle of make gpu-bundle (make device installs it)
-	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-gpu.xml tests/gpu
 
 .PHONY: test-conformance
 test-conformance: ## A selection of torch's own distributed tests, with goccl
@@ -145,7 +145,7 @@ test-conformance: ## A selection of torch's own distributed tests, with goccl
 
 .PHONY: test-device
 test-device: ## Tensors of a device: a torch device of memory of the host, whose driver checks the order of all accesses
-	@$(GO_ENV) $(PYTEST) $(TWO) --junitxml=$$RECORDS/test-device.xml tests/device
+	@$(GO_ENV) $(PYTEST) --junitxml=$$RECORDS/test-device.xml tests/device
 
 ##@ Longer or by hand
 
