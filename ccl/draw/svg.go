@@ -207,7 +207,7 @@ func (s *sheet) add(m Move) {
 	s.used["blamed"] = s.used["blamed"] || m.Blamed
 	there := &s.cells[to][round]
 	does := m.Kind.Traits()
-	share := does.From || does.Signals && !does.Puts
+	share := does.From || does.OnlySignals()
 	there.arriving = stack(there.arriving, arriving, share)
 	head := len(there.arriving) - 1
 	if share {

@@ -68,6 +68,9 @@ func (t *Traits) Message() bool { return t.Sends || t.Receives }
 // Flagged reports whether the steps are one side of a signal, by a flag.
 func (t *Traits) Flagged() bool { return t.Signals || t.Waits }
 
+// OnlySignals reports whether the steps give a signal and move nothing.
+func (t *Traits) OnlySignals() bool { return t.Signals && !t.Puts }
+
 // Awaits reports whether the steps wait for something that Peer does.
 func (t *Traits) Awaits() bool { return t.Receives || t.Waits }
 

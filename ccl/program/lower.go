@@ -295,7 +295,7 @@ func (low *Lowered) fuseCopies() {
 				continue
 			}
 			k := i + 1
-			for k < len(lane) && onlySignals(&lane[k]) {
+			for k < len(lane) && lane[k].Kind.Traits().OnlySignals() {
 				k++
 			}
 			if k < len(lane) && lane[k].Kind == plan.Copy && lane[k].Dst.Buf == plan.Out &&
@@ -304,11 +304,6 @@ func (low *Lowered) fuseCopies() {
 			}
 		}
 	}
-}
-
-func onlySignals(s *Step) bool {
-	does := s.Kind.Traits()
-	return does.Signals && !does.Puts
 }
 
 // InlineChunk returns the number of bytes of a chunk if all chunks of a window fit a record, else

@@ -128,7 +128,7 @@ func suits(p *plan.Plan) bool {
 			for i := range lane {
 				s, does := &lane[i], lane[i].Kind.Traits()
 				switch {
-				case does.Signals && !does.Puts && i > 0 && lane[i-1].Kind == s.Kind: // one for all
+				case does.OnlySignals() && i > 0 && lane[i-1].Kind == s.Kind: // one for all
 				case does.Flagged() && !does.Puts:
 					steps++
 				case len(s.Src) > kernel.MostSources:
