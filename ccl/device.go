@@ -28,7 +28,7 @@ type DeviceGroup struct {
 // Config.Share of the rank.
 type DeviceWindow = group.Window
 
-// NewDeviceWindow makes the window of a rank in a group of so many ranks, or returns nil if groups
+// NewDeviceWindow makes the window of a rank in a group of the given size, or returns nil if groups
 // with these options need none.
 func NewDeviceWindow(device cuda.Context, opts GroupOptions, ranks int) (*DeviceWindow, error) {
 	grows := opts.CudaBuffSize == 0
@@ -92,7 +92,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if g.Crowded() {
 		c.node.crowded.Do(func() {
 			e.log("WARN", "the streams of a group share a hardware queue with the default stream of the device: what the "+
-				"program computes stands still while the group waits for other ranks. A process has eight queues, or as many "+
+				"program computes stops while the group waits for other ranks. A process has eight queues, or as many "+
 				"as CUDA_DEVICE_MAX_CONNECTIONS says when CUDA starts, and here it seems to have one; set it to 32, unless "+
 				"something else needs that")
 		})

@@ -15,7 +15,7 @@ import (
 )
 
 // Grow makes a group of this one and of newcomers, which call Node.Join. All ranks call it, with
-// the same number of newcomers. When all have, it waits until so many newcomers have come to any of
+// the same number of newcomers. When all have, it waits until that many have come to any of
 // them, or for a while; those that have come by then are taken, and others wait for the next call.
 // The ranks keep their numbers, and newcomers get the next ones. It returns the new group, or c if
 // nobody has come. This group stays as it is. The new one shares nothing (Config.Share).

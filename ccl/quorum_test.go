@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 )
 
-// among runs f on some ranks of a group of so many.
+// among runs f on some ranks of a group.
 func among(t *testing.T, ranks int, some []int, f func(rank int) error) {
 	t.Helper()
 	each(t, ranks, func(rank int) error {

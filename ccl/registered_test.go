@@ -64,7 +64,7 @@ func written(call *exec.Call) (all []float32) {
 	return all
 }
 
-// operands returns, for each rank, registered memory of so many elements for inputs, which begins
+// operands returns, for each rank, registered memory of n elements for inputs, which begins
 // within a page, and for outputs, and what to put into inputs.
 func operands(t *testing.T, all []*ccl.Node, most int) (registered [][2][]float32, given [][]float32) {
 	const shift = 3

@@ -376,7 +376,7 @@ func TestTroubleshooting(t *testing.T) {
 const troubleshootingHead = `# Troubleshooting
 
 What ranks are told when something goes wrong, by what happened. The texts are real: a test makes all this happen and writes
-this page (` + "`go test ./ccl -run Troubleshooting -rewrite`" + `). In front of them stand the group and the rank that reads them:
+this page (` + "`go test ./ccl -run Troubleshooting -rewrite`" + `). Each begins with the group and the rank that reports it:
 ` + "`goccl: group 0, rank 0 of 2:`" + `. Then come the call, the kind of error with the ranks that caused it, what was seen,
 and what that may mean. "rank 2 reports" means that this rank has heard it from another one.
 

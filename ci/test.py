@@ -11,6 +11,7 @@ import os
 import pathlib
 import platform
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -68,11 +69,11 @@ def chosen(stages, names, other):
 
 
 def run(target, limit):
-    """Runs one stage and returns its exit code and seconds.
+    """Runs one stage and returns its exit code, its seconds, and for how many cores it had work on average.
 
     A stage that hangs is ended, with all processes that it started.
     """
-    start = time.monotonic()
+    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(["make", "--no-print-directory", target], start_new_session=True) as stage:
         try:
             code = stage.wait(timeout=HANG * limit)
@@ -82,7 +83,8 @@ def run(target, limit):
         except BaseException:
             os.killpg(stage.pid, signal.SIGKILL)
             raise
-    return code, time.monotonic() - start
+    seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return code, seconds, (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / seconds
 
 
 def main():
@@ -98,7 +100,7 @@ def main():
     rows, failures, complaints, warnings, skipped = [], [], [], [], {}
     for area, target, limit in stages:
         print(f"\n== {target}", flush=True)
-        code, seconds = run(target, limit)
+        code, seconds, cores = run(target, limit)
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
         broken = [test for test in tests if test.outcome == "failed"]
@@ -116,7 +118,8 @@ def main():
         for test in tests:
             if test.outcome == "skipped":
                 skipped.setdefault(test.name, test.reason)
-        rows.append((area, target, *counts.values(), f"{seconds:.0f}", limit, "WARNING" if seconds > limit else ""))
+        rows.append((area, target, *counts.values(), f"{seconds:.0f}", f"{cores:.1f}", limit,
+                     "WARNING" if seconds > limit else ""))
 
     if skipped:
         print("\nskipped:")
@@ -132,8 +135,8 @@ def main():
         print(f"\nfailed: {test.name}")
         print("\n".join(test.reason.splitlines()[-LINES:]))
     print(f"\ntorch {torch}, Python {platform.python_version()}")
-    for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "budget", ""), *rows]:
-        print("{:<12}{:<18}{:>8}{:>8}{:>8}{:>9}{:>8}  {}".format(*row).rstrip())
+    for row in [("area", "stage", "passed", "failed", "skipped", "seconds", "cores", "budget", ""), *rows]:
+        print("{:<12}{:<18}{:>8}{:>8}{:>8}{:>9}{:>7}{:>8}  {}".format(*row).rstrip())
     if complaints or warnings:
         print("\n" + "\n".join(complaints + warnings))
     print(f"\n{sum(row[2] for row in rows)} passed, {failed} failed, {sum(row[4] for row in rows)} skipped", flush=True)

@@ -188,7 +188,7 @@ typedef struct {
   size_t keys_len, value_len;
 } goccl_meeting_request;
 
-/* The size of a buffer that holds all requests of a group of so many ranks. */
+/* The size of a buffer that holds all requests of a group of that size. */
 #define GOCCL_MEETING_BUFFER(ranks) (65536 + 192 * (size_t)(ranks))
 
 int goccl_meeting_open(const goccl_meeting_options* options, goccl_meeting* meeting, goccl_error* error);
@@ -408,7 +408,7 @@ int goccl_group_lost(goccl_group group, char* buf, size_t cap, size_t* len, gocc
  * whether or not the group has failed; nothing but the addresses that they have joined with is needed.
  * Ranks that are lost, or listed, and not known to be dead may live, and may do the same. With quorum 0
  * only a majority of the ranks that may live goes on: more than half of them, or half with the lowest;
- * with a larger number at least so many ranks, whatever others do. All give the same quorum. The others
+ * with a larger number at least that many ranks, whatever others do. All give the same quorum. The others
  * get GOCCL_PEER_LOST with the ranks that may have gone on, and GOCCL_PEER_LEFT with those that have, once
  * that is known.
  * *next is set at once: a group without members, which gets them when the call ends, and which
@@ -431,7 +431,7 @@ int goccl_group_address(goccl_group group, char* buf, size_t cap, size_t* len, g
 
 /* Makes a group of this one and of new processes, which call goccl_group_come. All ranks call it, with the
  * same newcomers, the most that are taken. Once all have, at most timeout_ns later, it waits for newcomers
- * for wait_ns, or until so many have come to any rank. *next is set as by goccl_group_shrink; if nobody has
+ * for wait_ns, or until that number has come to any rank. *next is set as by goccl_group_shrink; if nobody has
  * come, it still has no members then (goccl_group_state). Otherwise the ranks keep their numbers, and
  * newcomers have the next ones. A newcomer that dies meanwhile is left out; if a rank of this group is
  * lost, all get GOCCL_PEER_LOST, which names it. This group stays as it is. */

@@ -90,8 +90,8 @@ func cut(text string, n int) string {
 	return text[:n] + "…"
 }
 
-// ParseReport returns the error that a report describes, as rank self of a group of so many ranks
-// is to see it. The text is a peer's: an error means that it is no report.
+// ParseReport returns the error that a report describes, as rank self of a group of this many
+// ranks is to see it. The text is a peer's: an error means that it is no report.
 func ParseReport(text []byte, self, ranks int) (*Error, error) {
 	var r report
 	if len(text) > MaxReport {

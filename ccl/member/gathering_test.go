@@ -99,7 +99,7 @@ func (w *gathered) run(t *testing.T, r *rand.Rand, newcomers int, dies bool) {
 }
 
 // TestGathering: all ranks that have a list have the same; without a death all have one, of at most
-// so many offers, each once.
+// all the offers, each once.
 func TestGathering(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -486,7 +486,7 @@ func TestMutants(t *testing.T) {
 				a.Number = 0
 			}
 		},
-		"only who counts exactly so many looks": func(m *Meeting, r Request, a *Answer, _ *world) {
+		"only who counts exactly that number of looks": func(m *Meeting, r Request, a *Answer, _ *world) {
 			if r.Op == Add && strings.HasPrefix(r.Keys[0], "goccl/count") && int(a.Number) != m.self.Size {
 				a.Number = 0
 			}

@@ -3,7 +3,7 @@ package member
 import "slices"
 
 // Quorum says which part of a group may go on without the rest: a positive number means any part of
-// at least so many ranks.
+// at least that many ranks.
 type Quorum int
 
 const (
@@ -16,8 +16,8 @@ const (
 	Any Quorum = 1
 )
 
-// Allows reports whether the part of a group of so many ranks that has settled which ones it has
-// lost may go on without them. dead lists those of the lost that are known to be dead.
+// Allows reports whether the part of a group of ranks that has settled which ones it has lost
+// may go on without them. dead lists those of the lost that are known to be dead.
 func (q Quorum) Allows(ranks int, lost, dead []int) bool {
 	left := ranks - len(lost)
 	if q != Majority {

@@ -88,7 +88,7 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 	}
 }
 
-// LastOf returns the number of the last piece of an operation whose longest block has so many
+// LastOf returns the number of the last piece of an operation whose longest block has that many
 // elements.
 func (l *Layout) LastOf(longest uint64) int {
 	if l.reach == 0 || longest == 0 {

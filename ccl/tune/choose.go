@@ -75,7 +75,7 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 //
 //	all_reduce                  recursive_doubling up to 4 KiB on up to 8 ranks, if they are a power
 //	                            of two and those of a host consecutive; else
-//	                            hierarchical.direct.X, with X as among so many ranks as there are
+//	                            hierarchical.direct.X, with X as among as many ranks as there are
 //	                            hosts, with messages of bytes/(ranks of a host)
 //	all_gather, reduce_scatter  the same, with messages of bytes/ranks
 //	all_to_all                  on more than 16 ranks, those of a host consecutive, hierarchical up
@@ -263,7 +263,7 @@ const (
 
 // MostInterpreted is the most bytes of a call that devices execute as one kernel of a few blocks,
 // where they can: while it moves that much, at some ten GB/s, it takes no longer than the two or
-// three operations (deviceOperation) that a call of so many bytes has at least otherwise. It was
+// three operations (deviceOperation) that a call of that size has at least otherwise. It was
 // not measured either.
 const MostInterpreted = 64 << 10
 

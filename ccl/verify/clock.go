@@ -2,7 +2,7 @@ package verify
 
 // clock is a vector clock: it records for each lane how far the lane is known to have come, as 2k+1
 // when its step k has started and 2k+2 when it has ended. It covers the lanes of all ranks, or only
-// those of the own rank: then messages order nothing, and the clock underestimates what is ordered.
+// those of the rank: then messages order nothing, and the clock underestimates what is ordered.
 // The last element counts messages: the length of the longest chain that leads here.
 type clock []int32
 

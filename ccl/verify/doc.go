@@ -46,7 +46,7 @@
 // of the recv comes after that of the step.
 //
 // Clocks over the lanes of all ranks are expensive in large groups. So plans of messages are first
-// executed with clocks over the lanes of the own rank only, as if messages ordered nothing. A plan
+// executed with clocks over the lanes of the rank only, as if messages ordered nothing. A plan
 // without races under these clocks has none. Only if a race is found is the plan executed again
 // with full clocks, which are exact; plans with windows and barriers always use full clocks.
 //

@@ -38,8 +38,8 @@ func (d *Driver) queues() iter.Seq[*queue] {
 // How the scheduler waits.
 const (
 	lookAgain  = time.Millisecond // for words that another process may store
-	sometimes  = 8                // one operation in so many is followed by a pause
-	reordering = 4                // one in so many changes the rank of its queue
+	sometimes  = 8                // one operation in this number is followed by a pause
+	reordering = 4                // one in this number changes the rank of its queue
 )
 
 // schedule executes operations until Close.

@@ -3,7 +3,7 @@
 //
 // # Entry points
 //
-// The list of all calls stands in tablegen/table.go, with the version of CUDA in which each got the
+// The list of all calls is in tablegen/table.go, with the version of CUDA in which each got the
 // form that is used here. From it, tablegen writes zcalls_unsafe.go: a method of library for every
 // call. Entry points come from cuGetProcAddress, which is asked for exactly that version. The
 // names that the library exports do not do: cuStreamBatchMemOp, for example, is the first form,

@@ -37,7 +37,7 @@ type Gather struct {
 	Count  uint64
 }
 
-// Chunk is so many bytes that a Gather copies. With a Place they are where Lent says.
+// Chunk is a run of bytes that a Gather copies. With a Place they are where Lent says.
 type Chunk struct {
 	Dst, Src, N uint64
 	Lent

@@ -67,7 +67,7 @@ func Resolve(name string, args []byte, load func(place uint64) uint64) ([]byte, 
 	return a.Bytes(), nil
 }
 
-// follow returns where a place leads to, for so many bytes: to own if not into what is lent.
+// follow returns where a place leads to, for that number of bytes: to own if not into what is lent.
 func (l *Lent) follow(place, own, bytes uint64, align int) uint64 {
 	at := place % placeLent
 	if place&placeLent != 0 && at%uint64(align) == 0 && bytes <= l.Bytes && at <= l.Bytes-bytes {

@@ -136,7 +136,7 @@ func (m *Moves) Taken(load func(packet uint64) uint64, data []byte) bool {
 	return true
 }
 
-// share returns which of so many bytes belong to a block.
+// share returns which of a number of bytes belong to a block.
 func (r *Run) share(block int, bytes uint64) (from, n uint64) {
 	each := ((bytes+uint64(r.blocks)-1)/uint64(r.blocks) + 15) &^ 15
 	from = min(uint64(block)*each, bytes)

@@ -42,7 +42,7 @@ type StepKind uint32
 //
 // Puts and Takes move N bytes in packets, each of 4 bytes and of the flag Src[1], which is not 0.
 // Puts writes packets at Dst, in memory of a peer, from the data at Src[0], and of what follows at
-// Dst so many that it is Src[2] packets in all. Takes waits for the packets at Src[0], which rank
+// Dst as many as make Src[2] packets in all. Takes waits for the packets at Src[0], which rank
 // Src[2] writes, and writes the data to Dst.
 const (
 	Copies StepKind = 1 + iota
@@ -107,7 +107,7 @@ func (t *Table) Signal(peers uint32, value uint64) bool {
 }
 
 // Wait appends a step that waits for a value of some ranks, of which peers has the bits: of the
-// block that waits, or if blocks is not 0 of so many blocks. What the step before waits for, too,
+// block that waits, or of blocks, if that is not 0. What the step before waits for, too,
 // is the same step.
 func (t *Table) Wait(peers uint32, value uint64, blocks int) bool {
 	if t.Count > 0 {
@@ -133,7 +133,7 @@ const (
 	PacketData  = 4
 )
 
-// Packets returns how many packets so many bytes take.
+// Packets returns how many packets a number of bytes takes.
 func Packets(bytes int) int { return (bytes + PacketData - 1) / PacketData }
 
 // Put appends a step that puts bytes into packets of a peer, which get a flag, as do all others of

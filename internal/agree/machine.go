@@ -57,7 +57,7 @@ func (m *Message) Encode() []byte {
 	return text
 }
 
-// Parse reads the message of a member of a group of so many ranks, which is not trusted.
+// Parse reads the message of a member of a group with that many ranks, which is not trusted.
 func Parse(text []byte, ranks int) (*Message, error) {
 	var w wire
 	if err := json.Unmarshal(text, &w); err != nil {

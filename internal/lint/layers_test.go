@@ -82,7 +82,7 @@ func checkLayers(m *module) []finding {
 				where = "beside it"
 			}
 			all = append(all, finding{f.path, imported.line,
-				fmt.Sprintf("%s imports %s, which stands %s", f.dir, imported.path, where)})
+				fmt.Sprintf("%s imports %s, which is %s", f.dir, imported.path, where)})
 		}
 	}
 	return all

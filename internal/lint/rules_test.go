@@ -53,7 +53,7 @@ var rules = []struct {
 		checkWords},
 	{"sleep", "a thread that sleeps anywhere else needs a proof of its own that no wake-up is lost", checkSleep},
 	{"unsafe",
-		"addresses and what is done to them stand in memory.go: elsewhere a slip is a plain error",
+		"addresses and what is done to them are in memory.go: elsewhere a slip is a plain error",
 		checkUnsafe},
 	{"package doc", "a reader should learn from the package comment what a package is for", checkPackageDoc},
 	{"package name", "a name says what is inside, and these say nothing", checkPackageName},

@@ -33,7 +33,7 @@ func commit(fd, offset int, memory []byte, where placement) error {
 	return nil
 }
 
-// share returns the bytes of one part where so many are available: whole huge pages where those are
+// share returns the bytes of one part of what is available: whole huge pages where those are
 // enough.
 func share(left int64) int64 {
 	n := max(left, headroom) / shares

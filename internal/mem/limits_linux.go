@@ -30,7 +30,7 @@ func AddressesLeft() (bytes int, limited bool) {
 }
 
 // Admits returns an error if the limit of the size of files of this process, which counts for
-// shared memory too, refuses segments of so many bytes.
+// shared memory too, refuses segments of this size.
 func Admits(bytes int) error {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) != nil || limit.Cur >= uint64(bytes) {

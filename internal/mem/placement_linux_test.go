@@ -95,7 +95,7 @@ func TestMapSharedRefusals(t *testing.T) {
 func TestTryNode(t *testing.T) {
 	err := tryNode(0)
 	if err == nil {
-		require.ErrorIs(t, tryNode(1<<10-1), unix.EINVAL, "there are not so many nodes")
+		require.ErrorIs(t, tryNode(1<<10-1), unix.EINVAL, "there are fewer nodes")
 		return
 	}
 	t.Logf("memory of a node cannot be asked for here: %v", err)

@@ -9,7 +9,7 @@ type Ranges struct {
 
 type extent struct{ at, bytes int }
 
-// NewRanges returns the ranges of so many bytes, all of them free.
+// NewRanges returns the ranges of a number of bytes, all of them free.
 func NewRanges(bytes int) Ranges { return Ranges{[]extent{{0, bytes}}} }
 
 // Take takes bytes from the first free range in which they have room at a multiple of align.

@@ -96,8 +96,8 @@ class GocclBackend final : public c10d::Backend {
   // timeout is that of the options. Call it without the GIL.
   std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
   remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options);
-  // The group of this one's ranks and of at most so many newcomers, which are waited for so long; null
-  // if nobody has come. See goccl_group_grow. Call it without the GIL.
+  // The group of this one's ranks and of at most this number of newcomers, for which it waits; null if
+  // nobody has come. See goccl_group_grow. Call it without the GIL.
   c10::intrusive_ptr<GocclBackend> grown(int newcomers, std::chrono::nanoseconds wait, const GroupOptionsPtr& options);
   // The running group that an address leads to, which this process joins: see goccl_group_come. Call it
   // without the GIL.

@@ -43,7 +43,7 @@ class GocclBackend(Backend):
         """Makes a group of the ranks that are left, without those listed, if they are a quorum (0: a majority).
         Returns it, and its members' ranks here."""
     def _grown(self, newcomers: int, wait: timedelta, options: Options) -> GocclBackend | None:
-        """Makes a group of this one's ranks and of at most so many newcomers. None if nobody has come."""
+        """Makes a group of this one's ranks and of at most this number of newcomers. None if nobody has come."""
     def _address(self) -> str:
         """The text by which new processes find this group."""
     def _locate(self, rank: int) -> str:

@@ -41,7 +41,7 @@ def on_core(rank):
 
 
 def at_home(rank, each):
-    """The words before the command of a rank on its host, which has so many ranks, and on its core."""
+    """The words before the command of a rank on its host, which has this number of ranks, and on its core."""
     return [*on_core(rank), *on_host(rank // each)]
 
 

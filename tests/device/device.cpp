@@ -186,7 +186,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const c10::DeviceIndex device) const noexcept override {
     if (event != nullptr && !forked) ends_well(driver.event_destroy(device, reinterpret_cast<uintptr_t>(event)));
   }
-  double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; } // the clock stands still
+  double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; } // the clock doesn't run
   void recordDataPtrOnStream(const c10::DataPtr& memory, const c10::Stream& stream) const override;
 };
 

@@ -1,4 +1,4 @@
-"""How operations stand in streams: what waits, what does not, and how long tensors are kept."""
+"""How operations are in streams: what waits, what does not, and how long tensors are kept."""
 import gc
 import time
 

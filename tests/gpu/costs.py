@@ -12,7 +12,7 @@ costs   Time of the processor for a call and of the GPU for an operation, in a s
         have, whether words need a fence each, and from which size a copy beats a kernel.
 words   The same of words in memory of the device, and a hop between two streams by words of the host and of the device.
         Where the words of a group should be.
-queues  How many of 32 streams stand still behind two that wait, with as many hardware queues as CUDA has by default, and
+queues  How many of 32 streams are blocked behind two that wait, with as many hardware queues as CUDA has by default, and
         with 32. Whether CUDA_DEVICE_MAX_CONNECTIONS does what docs/cuda.md says.
 what    Attributes of the device: whether RDMA may write to its memory, and whether switches can reduce.
 """
@@ -82,7 +82,7 @@ class Bench:
         tell(name, INFO, f"{cpu:.2f} µs of the processor, {gpu:.2f} µs of the GPU", processor=cpu, device=gpu)
 
     def writes(self, count: int, at: int, where: str) -> None:
-        """Measures batches of so many words at an address, with a fence each and with one."""
+        """Measures batches of this number of words at an address, with a fence each and with one."""
         for flags, how in FENCES:
             words = [(WRITE, at + 4096 + 64 * i, 1, flags if i else FENCED) for i in range(count)]
             self.measure(f"{count} words of the {where}, {how}", lambda words=words: self.batch(self.stream, words),
@@ -132,7 +132,7 @@ def queues() -> None:
     still = [i for i, stream in enumerate(others) if not bench.device.done(stream)]
     bench.memory.word(0).value = 1
     connections = os.environ.get(CONNECTIONS, "not set")
-    tell(f"streams that stand still behind two that wait, {CONNECTIONS} {connections}", INFO,
+    tell(f"streams blocked behind two that wait, {CONNECTIONS} {connections}", INFO,
          f"{len(still)} of {len(others)}: {still}", still=still)
 
 
@@ -185,7 +185,7 @@ QUESTIONS = {"free": free, "costs": costs, "words": words, "queues": queues, "wh
 
 
 def ask(name: str, **environment: str) -> None:
-    """Asks a question in a process of its own: a stream that stands still must not stop the next one."""
+    """Asks a question in a process of its own: a stream that is blocked must not stop the next one."""
     command = [sys.executable, __file__, "--here", name]
     try:
         code = subprocess.run(command, timeout=LIMIT, check=False, env={**os.environ, **environment}).returncode
@@ -200,7 +200,7 @@ def main() -> None:
     if names[:1] == ["--here"]:
         QUESTIONS[names[1]]()
         sys.stdout.flush()
-        os._exit(0)  # a stream may stand still
+        os._exit(0)  # a stream may be blocked
     if unknown := [name for name in names if name not in QUESTIONS]:
         sys.exit(f"there is no question {', '.join(unknown)}, only {', '.join(QUESTIONS)}")
     for name in names or QUESTIONS:

@@ -113,7 +113,7 @@ class Device:
         return True
 
     def ends(self, stream: c_void_p, seconds: float, what: str) -> None:
-        """Returns when everything in the stream has ended; an error after so many seconds."""
+        """Returns when everything in the stream has ended; an error after the given seconds."""
         end = time.monotonic() + seconds
         while not self.done(stream):
             if time.monotonic() > end:

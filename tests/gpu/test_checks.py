@@ -114,7 +114,7 @@ def test_costs(driver):
     for where in "host", "device":
         assert ends[f"a hop between two streams, words of the {where}"][1].endswith(" µs")
     for connections in "8", "32":
-        assert ends[f"streams that stand still behind two that wait, {costs.CONNECTIONS} {connections}"][1] == "0 of 32: []"
+        assert ends[f"streams blocked behind two that wait, {costs.CONNECTIONS} {connections}"][1] == "0 of 32: []"
     assert ends["attribute: dma-bufs"][1] == "1"
 
 

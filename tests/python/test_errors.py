@@ -166,7 +166,7 @@ TABLE = {
     "a message of another size": (other_message, "mismatch",
                                   [None, ["recv of 5 x f32 from rank 0, tag 0, seq 1", "20 bytes", "16 bytes"]]),
     "a message that does not come": (no_message, "timeout", [["recv of 5 x f32 from rank 1, tag 9, seq 1"], None]),
-    "the end of the own group": (closed, "closed", [["recv of 5 x f32 from rank 1, tag 0, seq 1"], None]),
+    "the end of the group itself": (closed, "closed", [["recv of 5 x f32 from rank 1, tag 0, seq 1"], None]),
     "after the end of the group": (closed_before, "was shut down",
                                    [["all_reduce of 5 x f32 (sum)", "after seq 1"], None]),
     "after the end, asynchronous": (lambda *args: closed_before(*args, asynchronous=True), "was shut down",

@@ -85,7 +85,7 @@ OF_ROOT = {"nobody", "read-only"}
 
 @contextlib.contextmanager
 def control_group(limit):
-    """Makes a control group whose processes may use so many bytes together."""
+    """Makes a control group whose processes may use the given bytes together."""
     with open("/proc/self/cgroup") as f:
         places = dict(line.rstrip().split(":", 2)[1:] for line in f)
     version1 = "memory" in places

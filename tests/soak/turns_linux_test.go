@@ -244,7 +244,7 @@ func bitsOf(t dtype.Type, v int) uint64 {
 	return uint64(v)
 }
 
-// short encodes a small whole number as a float with so many bits of exponent and mantissa.
+// short encodes a small whole number as a float with the given bits of exponent and mantissa.
 func short(v, exponent, mantissa int) uint64 {
 	sign := uint64(0)
 	if v < 0 {

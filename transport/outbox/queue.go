@@ -24,9 +24,9 @@ const (
 // is empty.
 type Queue[L any] struct {
 	messages []message[L]
-	sent     int    // so many of them have been sent over the connection that there is now
-	acked    uint64 // so many messages before them were acknowledged
-	reach    uint64 // so many have been sent over any connection
+	sent     int    // how many of them have been sent over the connection that there is now
+	acked    uint64 // how many messages before them were acknowledged
+	reach    uint64 // how many have been sent over any connection
 	bytes    [2]int // of those that have not been sent, and of those that have
 }
 

@@ -19,7 +19,7 @@ const (
 	eachReceives  = 32              // of a channel: fragments, credit and grants that may come at once
 	repost        = mostReceives / 64
 	posted        = 128 // writes of one connection that have not completed
-	completeEach  = 32  // of so many writes one completes at least
+	completeEach  = 32  // one write in this number completes at least
 	pollBatch     = 32
 )
 
@@ -64,7 +64,7 @@ type adapter struct {
 	short int // times that all of them were taken
 }
 
-// open opens a port, with so many long slots in each direction.
+// open opens a port, with the given number of long slots in each direction.
 func open(f *Fabric, at Choice, number, slots int) (a *adapter, err error) {
 	a = &adapter{f: f, place: at, number: number}
 	a.connections.Store(&map[uint32]*connection{})

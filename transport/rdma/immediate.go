@@ -6,7 +6,7 @@ type kind uint32
 const (
 	kindShort  kind = iota // a fragment in the next short slot of the channel
 	kindLong               // a fragment in a long slot that was granted to the channel; value is which
-	kindCredit             // the peer has released so many fragments of the channel, modulo values
+	kindCredit             // fragments of the channel that the peer has released, modulo values
 	kindGrant              // the channel may use the long slot value of the peer once
 	kindProbe              // the trial of a connection
 )

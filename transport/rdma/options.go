@@ -51,7 +51,7 @@ type Base interface {
 	transport.Poller
 }
 
-// forEver is so many tries while the peer has no receives: it computes, and posts none.
+// forEver is the number of tries while the peer has no receives: it computes, and posts none.
 const forEver = 7
 
 // timing returns how a queue pair tries.

@@ -23,7 +23,7 @@ type outQueue struct {
 	posted  uint32 // those of them that were posted: the others wait for room
 	heard   uint32 // those of them that the peer has released
 	freed   uint32 // those of them whose slots may be used again, or that went by tcp
-	unmoved uint32 // of those in between: the last so many are to go by tcp
+	unmoved uint32 // of those in between: how many of the last are to go by tcp
 	partial int    // bytes of the first one to move that have gone
 	shorts  uint32 // short ones so far
 	free    uint32 // those of them that were released
@@ -115,7 +115,7 @@ func (q *outQueue) reserve(n int) []byte {
 	return q.lend(q.stage[at:at+short], lentShort, n)
 }
 
-// short returns the bytes of short slots: both sides have room for so many.
+// short returns the bytes of short slots: both sides have room for as many.
 func (q *outQueue) short() int { return min(q.to.bytes, q.channel.link.short) }
 
 // lend notes what was lent: n bytes behind the head, or as many as there are.

@@ -59,7 +59,7 @@ func settle(t testing.TB, ends [][2]end, by func(e end, channel int) int) {
 	}
 }
 
-// preferred returns the path that a channel prefers if there are so many.
+// preferred returns the path that a channel prefers if there are n.
 func preferred(paths int) func(e end, channel int) int {
 	return func(e end, channel int) int {
 		l := e.link.(*link)

@@ -36,7 +36,7 @@
 //	refuse     the sender cannot join what the receiver opened with that serial number (0: the
 //	           connection itself)
 //	control    a control message for the session of the sender's open
-//	heard      the sender has handled so many control messages
+//	heard      the sender how many control messages the sender has handled
 //
 // Connect returns when each side has received the other's open and its joined. A Connect that gave
 // up therefore joins no peer. Nothing lies in /dev/shm, and nothing stays after a kill.

@@ -115,7 +115,7 @@ type control struct {
 	Text   []byte
 }
 
-// heard acknowledges control messages: so many of this connection have been handled.
+// heard acknowledges control messages: those of this connection that have been handled.
 type heard struct{ Count uint64 }
 
 type refuse struct {

@@ -52,7 +52,7 @@ type process struct {
 	told   outbox.Queue[*link]
 	unsaid int    // those that have not been sent, and the byes behind them
 	heard  uint64 // control messages of the peer that have been handled
-	acked  uint64 // so many of them as the peer was told of
+	acked  uint64 // as many of them as the peer was told of
 }
 
 // opening is a Connect of this side. It stays among the openings until it is confirmed or has

@@ -41,7 +41,7 @@ const (
 )
 
 // longestPayload returns the payload of the longest fragment whose frame is passed on at once where
-// segments have so many bytes. One that is a little longer leaves a short rest behind it, a packet
+// segments have this size. One that is a little longer leaves a short rest behind it, a packet
 // of its own for sender and receiver: fragments of 64 KiB took 1.3 times as long. It is a multiple
 // of 64.
 func longestPayload(segment int, secure bool) uint32 {

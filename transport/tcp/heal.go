@@ -424,7 +424,7 @@ func (p *pair) arrivals() (n uint32) {
 
 // resume handles the end of the peer's resumption: what has not arrived there is sent again. The
 // reading lock is held, and the writer waits for unresumed. If wrong is not 0, the peer has given
-// up the path, since it has changed so many fragments.
+// up the path, since it has changed that many fragments.
 func (p *pair) resume(c *conn, opens, wrong uint32, arrived map[uint32][]uint32) error {
 	p.mu.Lock()
 	spoilt := p.spoilt != nil

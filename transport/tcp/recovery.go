@@ -124,7 +124,7 @@ func credits(total, freed, started uint32, several bool) (now uint32, possible b
 	return total, true
 }
 
-// rewinds returns how many fragments are sent again if so many have arrived, if that is possible.
+// rewinds returns how many fragments are sent again after arrived of them, if that is possible.
 func rewinds(arrived, freed, started uint32) (again uint32, possible bool) {
 	if arrived-freed > started-freed {
 		return 0, false
@@ -156,8 +156,7 @@ const (
 	refused          // the peer had no credit for it
 )
 
-// placeOf decides where a fragment belongs. full is whether its place in the ring, of so many, has
-// it already.
+// placeOf decides where a fragment belongs. full is whether its place in the ring has it already.
 func placeOf(number, arrived, released, room uint32, full bool) int {
 	switch {
 	case int32(number-arrived) < 0:
@@ -177,7 +176,7 @@ type changes struct {
 	first   time.Time
 	last    [mostCorrupt]time.Time // of the last ones, the newest first
 	arrived uint32                 // pair.arrivals at the last one
-	stuck   int                    // so many in a row without a fragment that arrived between
+	stuck   int                    // how many in a row without a fragment that arrived between
 }
 
 const (

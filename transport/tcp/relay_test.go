@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// relay stands between the processes that connect to it and one process.
+// relay sits between the processes that connect to it and one process.
 type relay struct {
 	listener net.Listener
 	to       string
-	// The last one of so many bytes to the process, and from it, is changed; 0 for none.
+	// The last one of this number of bytes to the process, and from it, is changed; 0 for none.
 	flipTo, flipFrom atomic.Int64
-	swallow          atomic.Int64           // so many of the next connections lead nowhere
+	swallow          atomic.Int64           // how many of the next connections lead nowhere
 	sought           atomic.Pointer[[]byte] // bytes to look for
 	found            atomic.Bool
 

@@ -138,7 +138,7 @@ type gauge struct {
 	rate   float64 // bytes a nanosecond while there is something to send; 0 if unknown
 }
 
-// The rate of a socket is measured anew after so many frames, and so many bytes.
+// The rate of a socket is measured again after this number of frames and of bytes.
 const (
 	gaugeFrames = 8
 	gaugeBytes  = 256 << 10

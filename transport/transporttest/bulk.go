@@ -102,7 +102,7 @@ func testBulk(t *testing.T, p *pair) {
 			r.out, r.in = newStream(byte(10*k+c), c == 1), newStream(0, c == 1)
 			go func() {
 				var failed error
-				r.err = end.side.await("bulk transfer stands still", func() bool {
+				r.err = end.side.await("bulk transfer makes no progress", func() bool {
 					err1, err2 := r.out.advance(ch), r.in.receive(ch)
 					if err := end.link.Err(); err1 != nil || err2 != nil || err != nil {
 						failed = fmt.Errorf("send: %v, receive: %v, link: %v", err1, err2, err)

@@ -19,7 +19,7 @@ type Pair struct {
 type Options struct {
 	Allocates bool // its hot path allocates memory; the test of that is skipped
 	AnyKey    bool // it does not compare Session.Key; the test of that is skipped
-	// Something stands between the two and accepts connections for a process that is gone; the
+	// Something between the two accepts connections for a process that is gone; the
 	// tests of what is left of it are skipped.
 	Proxied bool
 	OnUse   bool // all sessions have Session.OnUse, and the fabric makes paths on use

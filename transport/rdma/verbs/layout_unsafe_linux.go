@@ -5,7 +5,7 @@ package verbs
 import "unsafe"
 
 // What follows are types and numbers of infiniband/verbs.h of rdma-core, whose ABI has kept them
-// since 2013. Objects of the library begin with what stands here; the rest is its own.
+// since 2013. Objects of the library begin with what is here; the rest is its own.
 
 // cContext is ibv_context.
 type cContext struct {
@@ -27,7 +27,7 @@ const (
 	opPost         = 25 // post_send
 )
 
-// extended marks a context that stands in a verbs_context (__VERBS_ABI_IS_EXTENDED). The word
+// extended marks a context that is in a verbs_context (__VERBS_ABI_IS_EXTENDED). The word
 // before it is then the size of both.
 const extended = ^uintptr(0)
 
@@ -185,7 +185,7 @@ type cPairAttr struct {
 type cPath struct {
 	gid     [16]byte
 	_       uint32
-	index   uint8 // of the own GID
+	index   uint8 // of this side's GID
 	hops    uint8
 	class   uint8
 	_       uint8

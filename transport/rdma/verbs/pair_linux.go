@@ -195,7 +195,7 @@ func (p *pair) Post(writes []Write) (int, error) {
 	return posted, nil
 }
 
-// before returns how many of n writes stand before the one that was refused.
+// before returns how many of n writes precede the one that was refused.
 func (p *pair) before(bad uintptr, n int) int {
 	for index := range n {
 		if addressOf(&p.memory.sends[index]) == bad {

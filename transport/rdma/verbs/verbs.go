@@ -163,7 +163,7 @@ type Pair interface {
 // Connection is what a pair needs to know to be connected.
 type Connection struct {
 	Port     int // own one
-	GID      int // index of the own one; on InfiniBand without a route it does not matter
+	GID      int // index of this side's; on InfiniBand without a route it does not matter
 	MTU      int // bytes: the smaller one of both ports
 	Sequence uint32
 	Remote   Remote
@@ -209,7 +209,7 @@ type Piece struct {
 // Completion is the end of a write, or the arrival of an immediate.
 type Completion struct {
 	Cookie    uint64 // of the write; NoCookie for a receive that failed; undefined for an arrival
-	Pair      uint32 // Pair.Number of the own pair
+	Pair      uint32 // Pair.Number of this side's pair
 	Status    Status
 	Vendor    uint32 // the adapter's own code of an error
 	Arrival   bool   // valid only if Status is Success

@@ -210,7 +210,7 @@ func (e *end) holds(at int, want []byte) {
 	}
 }
 
-// poll waits for so many completions.
+// poll waits for the given number of completions.
 func (e *end) poll(completions int) []verbs.Completion {
 	e.t.Helper()
 	return e.pollOf(e.q, completions)

@@ -17,7 +17,7 @@ type context struct {
 	a           *adapter
 	keys        sync.RWMutex       // guards regions and local
 	regions     map[uint32]*region // by the key for peers
-	local       map[uint32]*region // by the own key
+	local       map[uint32]*region // by this side's key
 	completions map[*completions]bool
 	receives    map[*receives]bool
 	events      []verbs.Event

@@ -348,7 +348,7 @@ func copyPart(to []byte, from [2][]byte, lo, hi int) {
 	}
 }
 
-// delay returns how long to sleep, which is not 0 once in so many times.
+// delay returns how long to sleep, which is not 0 once in a number of times.
 func (n *Network) delay(times int) time.Duration {
 	if n.o.Delay <= 0 || n.random.IntN(times) != 0 {
 		return 0

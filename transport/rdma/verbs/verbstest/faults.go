@@ -168,7 +168,7 @@ func (n *Network) HealPort(host, adapter, port int) {
 type Notices struct {
 	Late  time.Duration // they come so much later
 	Twice bool          // two come for one
-	Lost  int           // so many are lost
+	Lost  int           // how many are lost
 }
 
 // Notices says what happens to those of a host from now on.
@@ -213,7 +213,7 @@ func (n *Network) SetPort(host, adapter, port int, active bool) {
 }
 
 // Renumber gives a port other addresses, as a renewed lease or another subnet manager does: its
-// GIDs have other values; on Ethernet they lie so many places behind those of before, and on
+// GIDs have other values; on Ethernet they lie this number of places behind those of before, and on
 // InfiniBand the port has another LID, too. Packets to and from what there was before are lost.
 // With event, all that have the adapter open hear of it.
 func (n *Network) Renumber(host, adapter, port, places int, event bool) {

@@ -19,7 +19,7 @@ const (
 	slots        = 4 // of a pair, in each direction
 	slotBytes    = benchBytes / trafficPairs / slots
 	messages     = 150 // of a pair, in each direction
-	signals      = 3   // every so many writes one makes a completion
+	signals      = 3   // one write in this number makes a completion
 	creditBit    = 1 << 31
 )
 
