@@ -68,6 +68,10 @@ test-cross: ## Build and vet for linux/arm64 and darwin/arm64
 test-generated: ## Regenerating changes nothing
 	@ci/generated.sh
 
+.PHONY: test-api
+test-api: ## What the stable packages export beside the last tagged release: CHANGELOG.md must speak of what is gone or changed
+	@ci/apidiff.sh
+
 .PHONY: test-go
 test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all)
 	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -short -count=1 -shuffle=on -cover -timeout=540s ./...
