@@ -56,20 +56,9 @@ func findOther(work C.goccl_work) task {
 func goccl_go_enqueue(group C.goccl_group, c *C.goccl_call, stream unsafe.Pointer,
 	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
-	switch {
-	case c == nil:
-		return answer(null("call"), record)
-	case work == nil:
-		return answer(null("work"), record)
-	case seq == nil:
-		return answer(null("seq"), record)
-	}
-	g, err := findGroup(group)
-	if err != nil {
-		return answer(err, record)
-	}
 	var call ccl.Call
-	if err = callOf(c, &call); err != nil {
+	g, err := toStart(group, c, &call, work, seq)
+	if err != nil {
 		return answer(err, record)
 	}
 	op, err := g.Enqueue(&call, uintptr(stream))

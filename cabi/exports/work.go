@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/pgbackend"
 )
 
 var works table[ccl.Work]
@@ -90,24 +91,31 @@ func goccl_go_run(group C.goccl_group, c *C.goccl_call, slice C.int64_t,
 	return answer(err, record)
 }
 
+// toStart checks the arguments of what starts a call, and returns the group and the call.
+func toStart(group C.goccl_group, c *C.goccl_call, call *ccl.Call, work *C.goccl_work, seq *C.uint64_t) (
+	*pgbackend.Group, error) {
+	switch {
+	case c == nil:
+		return nil, null("call")
+	case work == nil:
+		return nil, null("work")
+	case seq == nil:
+		return nil, null("seq")
+	}
+	g, err := findGroup(group)
+	if err != nil {
+		return nil, err
+	}
+	return g, callOf(c, call)
+}
+
 //export goccl_go_start
 func goccl_go_start(group C.goccl_group, c *C.goccl_call,
 	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
 	defer caught(&code, record)
-	switch {
-	case c == nil:
-		return answer(null("call"), record)
-	case work == nil:
-		return answer(null("work"), record)
-	case seq == nil:
-		return answer(null("seq"), record)
-	}
-	g, err := findGroup(group)
-	if err != nil {
-		return answer(err, record)
-	}
 	var call ccl.Call
-	if err = callOf(c, &call); err != nil {
+	g, err := toStart(group, c, &call, work, seq)
+	if err != nil {
 		return answer(err, record)
 	}
 	var w *ccl.Work
