@@ -11,7 +11,7 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
 # test has some.
-RACE   := $$(go list ./ccl/... ./internal/... ./transport/... ./cuda/... ./pgbackend/... \
+RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
