@@ -9,10 +9,10 @@ GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Two files at a time: most of their time is that of one process that starts.
 TWO    := -n 2 --dist loadfile
-# Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel one
-# test has some.
+# Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel and
+# ccl/exec/p2p some tests have goroutines.
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
@@ -89,7 +89,8 @@ test-bench: ## Every Go benchmark once: that it works, not how fast it is
 .PHONY: test-race
 test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -race -short -count=1 -timeout=720s $(RACE)
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.kernel -race -count=1 -run AtTheSameTime ./ccl/kernel
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent' \
+		./ccl/kernel ./ccl/exec/p2p
 
 .PHONY: test-cover
 test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles and simulates plans: 90 % or more

@@ -89,10 +89,10 @@ func TestRegistered(t *testing.T) {
 	}
 	colls := append(slices.Clone(lenders), dtype.Gather, dtype.Scatter)
 	sizes, groups := []int{5, 70_000, 350_001}, []int{2, 3}
-	if testing.Short() {
-		colls, sizes, groups = lenders, []int{350_001}, []int{2}
-	}
 	opts := ccl.GroupOptions{Transport: "shm", Algo: "broadcast=window,reduce=window"}
+	if testing.Short() {
+		colls, sizes, groups, opts.BuffSize = lenders, []int{90_001}, []int{2}, 512<<10
+	}
 	for _, ranks := range groups {
 		all := nodesFor(t, ranks, opts.Transport)
 		comms := join(t, all, opts, "test")

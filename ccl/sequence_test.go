@@ -22,7 +22,7 @@ import (
 func TestRandomSequences(t *testing.T) {
 	first, end, turns := 0, 6, 150
 	if testing.Short() {
-		first, end, turns = 1, 2, 50 // 3 ranks
+		first, end, turns = 1, 2, 25 // 3 ranks
 	}
 	for _, transport := range allTransports {
 		for seed := first; seed < end; seed++ {

@@ -24,7 +24,7 @@ func TestOverWindows(t *testing.T) {
 	opts := ccl.GroupOptions{Algo: overWindows}
 	counts, sizes := []int{0, 1, 7, 1000, 40_000, 600_001}, []int{1, 2, 3, 4}
 	if testing.Short() {
-		counts, sizes = []int{0, 7, 300_001}, []int{3}
+		counts, sizes, opts.BuffSize = []int{0, 7, 70_001}, []int{3}, 256<<10
 	}
 	for _, transport := range []string{"inproc", "shm"} {
 		for _, ranks := range sizes {

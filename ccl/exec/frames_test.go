@@ -184,7 +184,11 @@ func windows(c *exec.Comm) error {
 		got, want []float32
 	}
 	var open []started
-	for turn := range 40 {
+	turns := 40
+	if testing.Short() {
+		turns = 15
+	}
+	for turn := range turns {
 		n := []int{0, 1, 7, 1000, 70_001}[turn%5]
 		want := make([]float32, n)
 		for r := range c.Size() {
