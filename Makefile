@@ -73,18 +73,15 @@ test-api: ## What the stable packages export beside the last tagged release: CHA
 	@ci/apidiff.sh
 
 .PHONY: test-go
-test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all)
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -short -count=1 -shuffle=on -cover -timeout=540s ./...
+test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all); each benchmark once
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -short -count=1 -shuffle=on -cover -bench=. -benchtime=1x \
+		-timeout=540s ./...
 
 .PHONY: test-cgo
 test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions are emulated
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo -count=1 -shuffle=on -bench=. -benchtime=1x -timeout=540s \
 		./cabi/...
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-cgo.kernel -count=1 -run Emulated -timeout=540s ./ccl/kernel
-
-.PHONY: test-bench
-test-bench: ## Every Go benchmark once: that it works, not how fast it is
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-bench -count=1 -run='^$$' -bench=. -benchtime=1x -timeout=540s ./...
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
