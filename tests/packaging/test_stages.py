@@ -13,10 +13,10 @@ import quick  # noqa: E402
 
 
 @pytest.mark.parametrize("recipe, budget, code, row, summary", [
-    ("true", 60, 0, r"0 0 0 \d+ 60", ""),
-    ("sleep 2.1", 2, 0, r"0 0 0 \d 2 WARNING", r"WARNING: stage took \d s, its budget in ci/budget.txt is 2 s\n\n"),
-    ("exit 3", 60, 1, r"0 1 0 \d+ 60", r"stage: exit code 2\n\n"),
-    ("sleep 60", 1, 1, r"0 1 0 \d 1 WARNING", r"stage: hung, ended after \d s; its budget in ci/budget.txt is 1 s\n\n"),
+    ("true", 60, 0, r"0 0 0 \d+ \d.\d 60", ""),
+    ("sleep 2.1", 2, 0, r"0 0 0 \d \d.\d 2 WARNING", r"WARNING: stage took \d s, its budget in ci/budget.txt is 2 s\n\n"),
+    ("exit 3", 60, 1, r"0 1 0 \d+ \d.\d 60", r"stage: exit code 2\n\n"),
+    ("sleep 60", 1, 1, r"0 1 0 \d \d.\d 1 WARNING", r"stage: hung, ended after \d s; its budget in ci/budget.txt is 1 s\n\n"),
 ])
 def test_budget(tmp_path, recipe, budget, code, row, summary):
     (tmp_path / "ci").mkdir()
