@@ -1,5 +1,8 @@
 """make test: runs the stages of ci/budget.txt, each a make target, and prints a summary.
 
+Stages that the file marks as "beside" get the time that the others leave: when one's turn comes, it begins with the
+lowest priority, and the next ones do not wait for it, but for those of its kind.
+
 Exit code 1 if a test or a stage failed, if a stage hung (it is ended at HANG times its budget) or, with CI=true, if a
 test was skipped that ci/skips.txt does not list. A stage that exceeds its budget only gets a warning, since machines
 differ. Arguments are names of targets: only those stages run; "all" means all. Without arguments, if TORCH or
@@ -10,12 +13,13 @@ import operator
 import os
 import pathlib
 import platform
+import queue
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import results
@@ -50,41 +54,85 @@ def allowed_skips(lines, torch):
     return names
 
 
+class Stage:
+    """A stage, and how it went."""
+
+    def __init__(self, area, target, limit, beside, slow):
+        """A run with another torch or Python may take three times as long, since only its test results matter."""
+        self.area, self.target, self.beside = area, target, beside == ["beside"]
+        self.limit = int(limit) * (3 if slow else 1)
+        self.code = self.seconds = self.cores = 0
+        self.log = RECORDS / f"{target}.log"  # of one beside the others
+
+    def run(self, running):
+        """Runs the stage, and sets its exit code, its seconds, and for how many cores it had work on average.
+
+        A stage that hangs is ended, with all processes that it started.
+        """
+        start, command = time.monotonic(), ["make", "--no-print-directory", self.target]
+        if self.beside:
+            with open(self.log, "wb") as log:
+                process = subprocess.Popen(["nice", "-n", "19", *command], stdout=log, stderr=log, start_new_session=True)
+        else:
+            process = subprocess.Popen(command, start_new_session=True)
+        running.add(process.pid)
+        pid = 0
+        while pid == 0:
+            time.sleep(0.05)
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid == 0 and time.monotonic() - start > HANG * self.limit:
+                os.killpg(process.pid, signal.SIGKILL)
+        running.remove(process.pid)
+        self.code = process.returncode = os.waitstatus_to_exitcode(status)
+        self.seconds = time.monotonic() - start
+        self.cores = (used.ru_utime + used.ru_stime) / self.seconds
+
+
 def chosen(stages, names, other):
     """Returns the stages to run.
 
     These are the named ones; else, with another torch or Python, those of the areas that depend on them; else all.
-
-    Budgets are measured with the defaults. A run with others may take three times as long, since only its test results
-    matter.
     """
-    stages = [(area, target, int(limit) * (3 if other else 1)) for area, target, limit in stages]
+    stages = [Stage(area, target, limit, beside, other) for area, target, limit, *beside in stages]
     if names == ["all"]:
         return stages
-    if unknown := set(names) - {target for _, target, _ in stages}:
+    if unknown := set(names) - {stage.target for stage in stages}:
         sys.exit(f"ci/budget.txt has no stage {', '.join(sorted(unknown))}")
     if names:
-        return [stage for stage in stages if stage[1] in names]
-    return [stage for stage in stages if not other or stage[0] in TORCH_AREAS]
+        return [stage for stage in stages if stage.target in names]
+    return [stage for stage in stages if not other or stage.area in TORCH_AREAS]
 
 
-def run(target, limit):
-    """Runs one stage and returns its exit code, its seconds, and for how many cores it had work on average.
+def in_turn(stages):
+    """Runs stages, and yields each when it has ended."""
+    running, ended = set(), queue.SimpleQueue()
 
-    A stage that hangs is ended, with all processes that it started.
-    """
-    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    with subprocess.Popen(["make", "--no-print-directory", target], start_new_session=True) as stage:
-        try:
-            code = stage.wait(timeout=HANG * limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(stage.pid, signal.SIGKILL)
-            code = stage.wait()
-        except BaseException:
-            os.killpg(stage.pid, signal.SIGKILL)
-            raise
-    seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return code, seconds, (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / seconds
+    def beside(turns):
+        while stage := turns.get():
+            stage.run(running)
+            ended.put(stage)
+
+    turns = queue.SimpleQueue()
+    others = threading.Thread(target=beside, args=[turns], daemon=True)
+    others.start()
+    try:
+        for stage in stages:
+            if stage.beside:
+                turns.put(stage)
+                continue
+            print(f"\n== {stage.target}", flush=True)
+            stage.run(running)
+            yield stage
+            while not ended.empty():
+                yield ended.get()
+        turns.put(None)
+        others.join()
+        while not ended.empty():
+            yield ended.get()
+    except BaseException:
+        for pid in list(running):
+            os.killpg(pid, signal.SIGKILL)
+        raise
 
 
 def main():
@@ -97,10 +145,12 @@ def main():
     shutil.rmtree(RECORDS, ignore_errors=True)
     RECORDS.mkdir(parents=True)
 
-    rows, failures, complaints, warnings, skipped = [], [], [], [], {}
-    for area, target, limit in stages:
-        print(f"\n== {target}", flush=True)
-        code, seconds, cores = run(target, limit)
+    begun = time.monotonic()
+    rows, failures, complaints, warnings, skipped = {}, [], [], [], {}
+    for stage in in_turn(stages):
+        target, limit, seconds = stage.target, stage.limit, stage.seconds
+        if stage.beside:
+            print(f"\n== {target}, beside the others\n{stage.log.read_text(errors='replace')}", end="", flush=True)
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
         broken = [test for test in tests if test.outcome == "failed"]
@@ -110,21 +160,22 @@ def main():
         if hung:
             counts["failed"] += 1
             complaints.append(f"{target}: hung, ended after {seconds:.0f} s; its budget in ci/budget.txt is {limit} s")
-        elif code != 0 and not counts["failed"]:
+        elif stage.code != 0 and not counts["failed"]:
             counts["failed"] = 1
-            complaints.append(f"{target}: exit code {code}")
+            complaints.append(f"{target}: exit code {stage.code}")
         if seconds > limit and not hung:
             warnings.append(f"WARNING: {target} took {seconds:.0f} s, its budget in ci/budget.txt is {limit} s")
         for test in tests:
             if test.outcome == "skipped":
                 skipped.setdefault(test.name, test.reason)
-        rows.append((area, target, *counts.values(), f"{seconds:.0f}", f"{cores:.1f}", limit,
-                     "WARNING" if seconds > limit else ""))
+        rows[target] = (stage.area, target, *counts.values(), f"{seconds:.0f}", f"{stage.cores:.1f}", limit,
+                        "WARNING" if seconds > limit else "beside" if stage.beside else "")
 
     if skipped:
         print("\nskipped:")
         for name, reason in sorted(skipped.items()):
             print(f"  {name}  # {reason}")
+    rows = [rows[stage.target] for stage in stages]
     failed = sum(row[3] for row in rows)
     if os.environ.get("CI") == "true":
         unlisted = sorted(set(skipped) - allowed)
@@ -139,7 +190,8 @@ def main():
         print("{:<12}{:<18}{:>8}{:>8}{:>8}{:>9}{:>7}{:>8}  {}".format(*row).rstrip())
     if complaints or warnings:
         print("\n" + "\n".join(complaints + warnings))
-    print(f"\n{sum(row[2] for row in rows)} passed, {failed} failed, {sum(row[4] for row in rows)} skipped", flush=True)
+    print(f"\n{(time.monotonic() - begun) / 60:.1f} minutes")
+    print(f"{sum(row[2] for row in rows)} passed, {failed} failed, {sum(row[4] for row in rows)} skipped", flush=True)
     return 1 if failed else 0
 
 
