@@ -114,7 +114,7 @@ test-soak: ## Four ranks make mixed calls by shared memory, TCP and between two 
 .PHONY: test-drill
 test-drill: ## A part of make drill
 	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-drill ./cmd/goccl \
-		&& build/goccl-drill drill --json $$RECORDS/test-drill.cells
+		&& build/goccl-drill drill --json > $$RECORDS/test-drill.cells
 
 .PHONY: test-rdma-smoke
 test-rdma-smoke: ## A part of make test-rdma
@@ -264,7 +264,7 @@ test-rdma: ## Go tests of RDMA with the system's libibverbs, in a virtual machin
 	@RDMA_GUESTS=2 RDMA_VM_TIMEOUT=420 ci/rdma.sh test-rdma.pair -timeout=400s -run '^TestTwoMachines$$' ./tests/rdma
 	@$(GO_ENV) mkdir -p build && CGO_ENABLED=0 go build -o build/goccl-rdma ./cmd/goccl
 	@ci/rdma-vm.sh sh -ec 'for path in rdma tcp; do \
-		build/goccl-rdma bench --transport $$path --max 8M --factor 16 --repeat 3; done' || [ $$? -eq 126 ]
+		build/goccl-rdma bench --transport $$path --size 8..8M --factor 16 --repeat 3; done' || [ $$? -eq 126 ]
 
 .PHONY: test-arm64
 test-arm64: ## Go tests of kernels, memory, waiting, transports and executor, built for arm64, under qemu-aarch64 (ci/arm64_skips.txt)

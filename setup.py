@@ -99,7 +99,7 @@ def build_go(folder: Path) -> None:
     link = f"-s -w -extldflags=-Wl,--version-script={ROOT / 'cabi/libgoccl/libgoccl.map'}"
     go_build(go, "./cabi/libgoccl", folder / "libgoccl.so", "-buildmode=c-shared", f"-ldflags={link}", CGO_ENABLED="1")
     (folder / "libgoccl.h").unlink(missing_ok=True)  # cgo writes it; goccl.h is the header
-    go_build(go, "./cmd/goccl", folder / "bin/goccl", "-ldflags=-s -w", CGO_ENABLED="0")
+    go_build(go, "./cmd/goccl", folder / "bin/goccl", "-tags=nodrill", "-ldflags=-s -w", CGO_ENABLED="0")
 
 
 def take_prebuilt(folder: Path) -> None:

@@ -77,7 +77,7 @@ type GroupOptions struct {
 	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
-	Tune         string        // file with a table of measurements, as `goccl tune --measure` writes it; likewise
+	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 }
@@ -348,7 +348,7 @@ var optionTable = []*option{
 			"active network interface uses shared memory only."),
 	row("GOCCL_TUNE", perRank, "", text(nil),
 		func(o *Options) *string { return &o.Tune },
-		"File with a table of which algorithm was fastest where, as `goccl tune --measure` writes it; its rows come "+
+		"File with a table of which algorithm was fastest where, as `goccl tune measure` writes it; its rows come "+
 			"before those of the library. GOCCL_ALGO wins over it."),
 	row("GOCCL_VERIFY", agreed, "tested", word(strings.ToLower, "tested", "always"),
 		func(o *Options) *string { return &o.Verify },

@@ -171,12 +171,39 @@ func suggest(name string) string {
 	return "; known: " + strings.Join(names, ", ")
 }
 
-// OptionHelp returns the table of all options for users: name, default and meaning, in Markdown.
-func OptionHelp() string {
-	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, row := range optionTable {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.Name, row.Default, row.Doc)
+// OptionDoc describes an option to users.
+type OptionDoc struct{ Name, Default, Doc string }
+
+// OptionGroup is the options about a subject.
+type OptionGroup struct {
+	Subject string
+	Options []OptionDoc
+}
+
+// subjects are the options by subject, without GOCCL_.
+var subjects = []struct{ heading, names string }{
+	{"Algorithms and plans", "ALGO PLAN TUNE VERIFY DETERMINISM FAST_BF16"},
+	{"Waiting and failures", "TIMEOUT PEER_TIMEOUT WARN_AFTER SPIN_US BLOCKING_WAIT FUTURES"},
+	{"Paths between ranks", "TRANSPORT SOCKET_IFNAME SOCKET_FAMILY SOCKET_STREAMS PORT CHECKSUM"},
+	{"Trust", "SECRET_FILE TLS"},
+	{"RDMA", "IB_HCA IB_GID_INDEX IB_RETRY_CNT IB_SL IB_TC IB_TIMEOUT"},
+	{"Memory", "BUFFSIZE REGISTERED"},
+	{"CUDA", "CUDA_ROUTE CUDA_BUFFSIZE CUDA_GRAPHS CUDA_INTERPRET CUDA_REGISTERED"},
+	{"What is told of a job", "DEBUG TOP RECORDER RECORD_SIGNAL"},
+}
+
+// OptionHelp returns all options for users, by subject.
+func OptionHelp() (all []OptionGroup) {
+	for _, s := range subjects {
+		group := OptionGroup{Subject: s.heading}
+		for name := range strings.FieldsSeq(s.names) {
+			for _, row := range optionTable {
+				if row.Name == "GOCCL_"+name {
+					group.Options = append(group.Options, OptionDoc{row.Name, row.Default, row.Doc})
+				}
+			}
+		}
+		all = append(all, group)
 	}
-	return b.String()
+	return all
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
-	"github.com/goccl/goccl/ccl/tune"
 )
 
 // Plans that are chosen without options must run on the links that a group has without options:
@@ -37,8 +36,7 @@ func TestDefaultsNeedNothing(t *testing.T) {
 			t.Errorf("without options: %d channels, windows %v", channels, windows)
 		}
 	}
-	override, _ := tune.ParseOverride("all_reduce=two_shot_window")
-	opts := &GroupOptions{Algo: tune.FormatOverride(override)}
+	opts := &GroupOptions{Algo: "all_reduce=two_shot_window"}
 	if _, windows := newPlanner(opts, nil, topo.Spread(3, 1)).needs(); !windows {
 		t.Error("two_shot_window needs windows")
 	}

@@ -97,7 +97,7 @@ func (p *planner) prove(made *plan.Plan, own string) error {
 // runsUnproven returns the warning that a plan runs without a proof, and how to prove it.
 func runsUnproven(made *plan.Plan, own string) string {
 	remedy := fmt.Sprintf(
-		"`goccl verify --all --ranks %d --coll %v --algo %s` proves it as it is written, GOCCL_VERIFY=always as it runs",
+		"`goccl verify --all --ranks %d --op %v --algo %s` proves it as it is written, GOCCL_VERIFY=always as it runs",
 		made.Spec.Ranks, made.Spec.Coll, made.Name)
 	if own != "" {
 		remedy = fmt.Sprintf("`goccl verify %s` proves it, GOCCL_VERIFY=always does here", own)

@@ -207,7 +207,7 @@ func TestPlansOfManyRanks(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Contains(t, lines[0],
 		"WARN rank 0 group local: plan altered_ring (all_gather on 65 ranks) is too large to be proven")
-	require.Contains(t, lines[0], "`goccl verify --all --ranks 65 --coll all_gather --algo altered_ring`")
+	require.Contains(t, lines[0], "`goccl verify --all --ranks 65 --op all_gather --algo altered_ring`")
 	require.Contains(t, runsUnproven(&plan.Plan{Name: "own"}, "own.plan"),
 		"`goccl verify own.plan` proves it, GOCCL_VERIFY")
 }

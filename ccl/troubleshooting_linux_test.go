@@ -171,7 +171,7 @@ var troubles = []struct {
 		}},
 	}},
 	{"Ranks do not join", "They have met, and cannot be linked. How they meet is in [launch.md](launch.md). " +
-		"`goccl doctor --hosts` tries the paths between hosts without a job.", []situation{
+		"`goccl doctor --paths` tries the paths between hosts without a job.", []situation{
 		{"a rank of the same host does not link", "It was stopped, or is busy, between meeting and linking.",
 			func(s *scene) []error { return s.joins("shm", nil) }},
 		{"a rank does not link by TCP", "As above, or a firewall is between the two.",

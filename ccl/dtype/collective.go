@@ -122,3 +122,16 @@ func (c Collective) InBlocks(ranks, rank, root int) int {
 func (c Collective) OutBlocks(ranks, rank, root int) int {
 	return collectives[c].out.count(ranks, rank, root)
 }
+
+// BusFactor returns nccl-tests' ratio of bus bandwidth to algorithm bandwidth: the bytes that the
+// busiest link carries for each byte of the vector.
+func (c Collective) BusFactor(ranks int) float64 {
+	n := float64(ranks)
+	switch c {
+	case AllReduce:
+		return 2 * (n - 1) / n
+	case AllGather, ReduceScatter, AllToAll, Gather, Scatter:
+		return (n - 1) / n
+	}
+	return 1
+}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -128,16 +127,4 @@ func FormulaOf(coll dtype.Collective, name string) (Formula, bool) {
 		}
 	}
 	return Formula{}, false
-}
-
-// AllReduceCrossover returns the number of bytes above which the ring beats recursive doubling,
-// where their formulas meet; infinity if they do not meet.
-func AllReduceCrossover(c Cost, ranks int) float64 {
-	n, steps := float64(ranks), log(ranks)
-	alpha := (2*(n-1) - steps) * c.Alpha
-	byte := steps*(c.Beta+c.Gamma) - rest(ranks)*(2*c.Beta+c.Gamma)
-	if byte <= 0 {
-		return math.Inf(1)
-	}
-	return alpha / byte
 }

@@ -52,7 +52,10 @@ type Result struct {
 }
 
 // Simulator simulates plans over one topology. It caches paths and must not be used concurrently.
-type Simulator struct{ router *network.Router }
+type Simulator struct {
+	topology *network.Topology
+	router   *network.Router
+}
 
 // New checks the topology, which must not change afterwards, and returns a Simulator for it.
 func New(t *network.Topology) (*Simulator, error) {
@@ -60,7 +63,7 @@ func New(t *network.Topology) (*Simulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Simulator{r}, nil
+	return &Simulator{t, r}, nil
 }
 
 // Run simulates p over t once.

@@ -103,7 +103,7 @@ func TestCrossover(t *testing.T) {
 	for _, n := range []int{4, 8, 16} {
 		ring, doubling := build(t, dtype.AllReduce, "ring", n), build(t, dtype.AllReduce, "recursive_doubling", n)
 		topology := network.Uniform(n, network.Wire{Alpha: c.Alpha, Bandwidth: 25e9})
-		at := AllReduceCrossover(c, n)
+		at := allReduceCrossover(c, n)
 		faster := func(m float64) bool {
 			o := Options{Elements: int(m) / (n * n) * n * n}
 			return simulate(t, ring, topology, o).Makespan < simulate(t, doubling, topology, o).Makespan
@@ -111,7 +111,7 @@ func TestCrossover(t *testing.T) {
 		require.False(t, faster(0.98*at), "%d ranks, %v bytes", n, at)
 		require.True(t, faster(1.02*at), "%d ranks, %v bytes", n, at)
 	}
-	require.True(t, math.IsInf(AllReduceCrossover(c, 2), 1), "with two ranks, doubling is never worse")
+	require.True(t, math.IsInf(allReduceCrossover(c, 2), 1), "with two ranks, doubling is never worse")
 }
 
 // line returns a topology of nodes in a row, each a rank that forwards.
@@ -495,4 +495,16 @@ func TestShiftedStrides(t *testing.T) {
 	require.Equal(t, full.LinkBytes, batched.LinkBytes)
 	traced := simulate(t, p, topology, Options{Elements: 1000, Gamma: 1e-9, Timeline: true})
 	require.Equal(t, full.Makespan, traced.Makespan)
+}
+
+// allReduceCrossover returns the number of bytes above which the ring beats recursive doubling,
+// where their formulas meet; infinity if they do not meet.
+func allReduceCrossover(c Cost, ranks int) float64 {
+	n, steps := float64(ranks), log(ranks)
+	alpha := (2*(n-1) - steps) * c.Alpha
+	byte := steps*(c.Beta+c.Gamma) - rest(ranks)*(2*c.Beta+c.Gamma)
+	if byte <= 0 {
+		return math.Inf(1)
+	}
+	return alpha / byte
 }

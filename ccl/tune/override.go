@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/ccl/algo"
@@ -40,24 +39,6 @@ func ParseOverride(text string) (map[dtype.Collective]string, error) {
 		override[coll] = found.Name
 	}
 	return override, nil
-}
-
-// FormatOverride returns the text that ParseOverride parses, ordered by collective.
-func FormatOverride(override map[dtype.Collective]string) string {
-	var parts []string
-	for _, coll := range sortedKeys(override) {
-		parts = append(parts, coll.String()+"="+override[coll])
-	}
-	return strings.Join(parts, ",")
-}
-
-func sortedKeys(override map[dtype.Collective]string) []dtype.Collective {
-	var keys []dtype.Collective
-	for coll := range override {
-		keys = append(keys, coll)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func names(colls []dtype.Collective) string {

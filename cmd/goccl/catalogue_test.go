@@ -286,7 +286,7 @@ func section(t *testing.T, b *strings.Builder, a algo.Algorithm, c comment, desi
 	}
 	fmt.Fprintf(b,
 		"| needs | %s |\n| in place | %s |\n| level | %d |\n| code | [%s](../ccl/algo/%s) |\n\n![%v %s](catalogue/%s)\n\n",
-		strings.Join(needs(p.Needs), ", "), inPlace, a.Level, c.file, c.file, a.Coll, a.Name, picture(a))
+		strings.ReplaceAll(p.Needs.String(), "+", ", "), inPlace, a.Level, c.file, c.file, a.Coll, a.Name, picture(a))
 }
 
 func picture(a algo.Algorithm) string { return fmt.Sprintf("%v-%s.svg", a.Coll, a.Name) }
@@ -311,7 +311,7 @@ func table(t *testing.T, b *strings.Builder, coll dtype.Collective) {
 		fmt.Fprintf(b, "| [%s](#%v-%s) | %s | %d | %s | %s | %s | %d | %s |\n",
 			a.Name, coll, a.Name, cell(a.Doc), r.steps, blocks(r.sends),
 			duration(r.times[0], shortest[0]), duration(r.times[1], shortest[1]),
-			a.Level, strings.Join(needs(p.Needs), ", "))
+			a.Level, strings.Join(strings.Split(p.Needs.String(), "+"), ", "))
 	}
 	b.WriteByte('\n')
 }

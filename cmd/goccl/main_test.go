@@ -2,137 +2,189 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs anew")
+var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs, and the help texts of testdata, anew")
 
-func run(t *testing.T, args ...string) (string, error) {
+func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := dispatch(args, &out)
+	err := cli.Execute(root(), args, &out)
 	return out.String(), err
 }
 
-func TestWrongUse(t *testing.T) {
-	for args, words := range map[string]string{
-		"dance":                       `unknown verb "dance"; there are run, bench, plan, verify`,
-		"bench --op dance":            `unknown collective "dance"`,
-		"bench --op al_reduce":        "; did you mean all_reduce?",
-		"bench --dtype f33":           `unknown element type "f33"`,
-		"bench --redop plus":          `unknown reduction operator "plus"`,
-		"bench --redop band":          "reduction band is not defined for f32",
-		"bench --ranks 0":             "--ranks 0: want 1 to 256",
-		"bench --op send --ranks 1":   "--ranks 1: want 2 to 256",
-		"bench --min 1M --max 1K":     "are not a range",
-		"bench --min x":               `size "x"`,
-		"bench --transport pigeon":    "GOCCL_TRANSPORT=pigeon: want auto, shm, rdma or tcp",
-		"bench --algo all_reduce=bad": "bad",
-		"bench --root 5":              "--root 5 of 2 ranks",
-		"bench extra":                 "takes no arguments",
-		"plan":                        "usage: goccl plan list",
-		"plan show":                   "needs one COLLECTIVE",
-		"plan show dance":             `unknown collective "dance"`,
-		"plan show all_reduce/dance":  `unknown algorithm "dance" for all_reduce; known:`,
-		"plan show --ranks 0 barrier": "0 ranks",
-		"plan show --rank 9 barrier":  "--rank 9 of 4 ranks",
-	} {
-		_, err := run(t, strings.Fields(args)...)
-		require.ErrorContains(t, err, words, args)
+// narrow checks that a text fits on a terminal.
+func narrow(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}
 }
 
-func TestPlans(t *testing.T) {
-	out, err := run(t, "plan", "list")
-	require.NoError(t, err)
-	require.Contains(t, out, "all_reduce")
-	out, err = run(t, "plan", "list", "barrier")
-	require.NoError(t, err)
-	require.NotContains(t, out, "all_reduce")
-	out, err = run(t, "plan", "show", "--ranks", "3", "allreduce/ring")
-	require.NoError(t, err)
-	require.Contains(t, out, "verified")
-	require.Contains(t, out, "recvreduce")
-	out, err = run(t, "plan", "show", "--ranks", "3", "--rank", "1", "broadcast")
-	require.NoError(t, err)
-	require.Contains(t, out, "recv")
-}
-
-func TestDoctor(t *testing.T) {
-	out, err := run(t, "doctor", "--json", "--python", "no-such-python")
-	require.NoError(t, err)
-	var findings []struct{ Name, State, Value, Hint string }
-	require.NoError(t, json.Unmarshal([]byte(out), &findings))
-	names := map[string]string{}
-	for _, f := range findings {
-		names[f.Name] = f.State
-	}
-	require.Equal(t, "ok", names["goccl"])
-	require.Equal(t, "missing", names["python"])
-	require.Contains(t, names, "interfaces")
-	out, err = run(t, "doctor", "--python", "no-such-python")
-	require.NoError(t, err)
-	require.Contains(t, out, "→ name one by --python")
-}
-
-// The ranks of bench are processes of the real command.
-func TestBench(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "goccl")
-	build, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-	require.NoError(t, err, "%s", build)
-	for _, args := range []string{
-		"--op all_reduce --ranks 3 --dtype bf16", "--op all_gather --in-place",
-		"--op reduce_scatter --dtype f16 --redop max", "--op broadcast --root 1", "--op reduce --in-place",
-		"--op gather --ranks 3 --root 2", "--op scatter", "--op all_to_all --dtype i8", "--op barrier",
-		"--registered --max 1M", "--op barrier --registered", "--op send", "--transport tcp --ranks 3",
-		"--algo all_reduce=ring", "--ranks 5 --dtype f8e5m2", "--ranks 3 --dtype f8e4m3 --redop avg",
-		"--op reduce_scatter --ranks 3 --dtype f8e5m2 --redop prod", "--op all_gather --dtype f8e4m3",
-		"--op reduce_scatter --ranks 3 --dtype bool --redop bxor", "--dtype c64 --ranks 3 --redop avg",
-		"--op send --dtype f8e5m2 --ranks 3", "--dtype f8e4m3 --redop max --algo all_reduce=ring --ranks 3",
-	} {
-		all := append([]string{
-			"bench", "--json", "--max", "4K", "--factor", "16", "--repeat", "1", "--block", "1ms",
-		}, strings.Fields(args)...)
-		out, err := exec.Command(binary, all...).Output()
-		require.NoError(t, err, "%s", args)
-		rows := 0
-		for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-			var row benchRow
-			require.NoError(t, json.Unmarshal([]byte(line), &row), "%s: %s", args, line)
-			require.Zero(t, row.Wrong, args)
-			require.Positive(t, row.Micros, args)
-			rows++
+// visible calls f with every command that the help names.
+func visible(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			visible(sub, f)
 		}
-		require.Positive(t, rows, args)
 	}
-	out, err := exec.Command(binary, "bench", "--max", "64", "--repeat", "1").Output()
-	require.NoError(t, err)
-	require.Contains(t, string(out), "busbw")
 }
 
-// docs/options.md contains the table of ccl.OptionHelp.
+// The help of each command is in testdata/help, fits on a terminal, and is the same by help and
+// --help.
+func TestHelp(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "2") // --jobs of verify
+	listed := map[string]bool{}
+	visible(root(), func(c *cobra.Command) {
+		words := strings.Fields(c.CommandPath())[1:]
+		out, err := execute(t, append(words, "--help")...)
+		require.NoError(t, err)
+		helped, err := execute(t, append([]string{"help"}, words...)...)
+		require.NoError(t, err)
+		require.Equal(t, out, helped)
+		require.True(t, strings.HasPrefix(out, "usage: "+c.CommandPath()), out)
+		narrow(t, out)
+		path := filepath.Join("testdata", "help", strings.Join(append([]string{"goccl"}, words...), "-")+".txt")
+		golden(t, path, out)
+		listed[path] = true
+	})
+	files, err := filepath.Glob("testdata/help/*")
+	require.NoError(t, err)
+	for _, path := range files {
+		require.Contains(t, listed, path, "of no command")
+	}
+	for _, args := range []string{"", "help", "--help", "help help", "-h"} {
+		out, err := execute(t, strings.Fields(args)...)
+		require.NoError(t, err)
+		require.Contains(t, out, "usage: goccl", args)
+	}
+	out, err := execute(t, "--version")
+	require.NoError(t, err)
+	require.Contains(t, out, ccl.Version)
+	out, err = execute(t, "version")
+	require.NoError(t, err)
+	require.Equal(t, ccl.Version+"\n", out)
+}
+
+// A flag means the same in all commands: it has the same short form, and takes a value or not.
+func TestOneNameAFlag(t *testing.T) {
+	type form struct {
+		short string
+		on    bool
+	}
+	forms := map[string]form{}
+	visible(root(), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			mine := form{f.Shorthand, f.Value.Type() == "bool"}
+			if f.Name == "ranks" {
+				mine.short = "" // run -n, as other launchers have it
+			}
+			if other, seen := forms[f.Name]; seen {
+				require.Equal(t, other, mine, "--%s of %s", f.Name, c.CommandPath())
+			}
+			forms[f.Name] = mine
+		})
+	})
+	for _, other := range []string{"coll", "collective", "collectives", "min", "max", "sizes", "out", "roads", "n"} {
+		require.NotContains(t, forms, other)
+	}
+	for _, name := range []string{"op", "ranks", "size", "transport", "json", "output"} {
+		require.Contains(t, forms, name)
+	}
+}
+
+// A misunderstood command line has an exit status of its own, and prints nothing among the results.
+func TestMisuse(t *testing.T) {
+	for args, words := range map[string]string{
+		"pan":                            `unknown command "pan"; there are run, bench, plan, verify, sim, tune, flight, top, drill, doctor, options, version, completion, man, help; did you mean plan?`,
+		"pan --ranks 2":                  `unknown command "pan"`,
+		"plan shw --ranks 2":             "did you mean show?",
+		"plan shw":                       "did you mean show?",
+		"plan list --no":                 "unknown flag: --no; see goccl help plan list",
+		"plan list a b":                  "one collective at most",
+		"plan show":                      "got 0; see goccl plan list",
+		"plan draw a b":                  "got 2; see goccl plan list",
+		"plan export --ranks":            "flag needs an argument: --ranks; see goccl help plan export",
+		"plan draw --ranks x":            "--ranks x: want a whole number; see goccl help plan draw",
+		"plan draw -o":                   "flag needs an argument: 'o' in -o; see goccl help plan draw",
+		"plan verify x":                  "verify is no command of plan: it is goccl verify",
+		"version x":                      `goccl version takes no arguments, got ["x"]`,
+		"options x":                      `goccl options takes no arguments, got ["x"]`,
+		"doctor x y":                     `goccl doctor takes no arguments, got ["x" "y"]`,
+		"tune measure x":                 `takes no arguments, got ["x"]`,
+		"help shw":                       `unknown command "shw"`,
+		"help plan shw":                  `unknown command of plan "shw"`,
+		"tune --fit":                     "unknown flag: --fit; see goccl help tune",
+		"help version x":                 `goccl version has no commands, got "x"`,
+		"completion tcsh":                `completion needs bash, zsh or fish, got ["tcsh"]`,
+		"man":                            "man needs one folder",
+		"plan import x":                  `unknown command of plan "import"; there are list, show, draw, export`,
+		"sim x":                          "takes no arguments",
+		"sim --gamma x":                  "--gamma x: time",
+		"verify --x":                     "unknown flag: --x",
+		"bench --x":                      "unknown flag: --x",
+		"bench --rank 2":                 "unknown flag: --rank; did you mean --ranks?; see goccl help bench",
+		"bench --ranks 0":                "--ranks 0: want 1 to 256; see goccl help bench",
+		"--nonsense":                     "unknown flag: --nonsense",
+		"plan show all_reduce --ranks 0": "--ranks 0: want 1 to 65536",
+	} {
+		out, err := execute(t, strings.Fields(args)...)
+		require.ErrorContains(t, err, words, args)
+		require.Equal(t, 2, cli.Status(err), args)
+		require.Empty(t, out, args)
+	}
+	_, err := execute(t, "flight", "/no/such/folder")
+	require.Equal(t, 1, cli.Status(err))
+}
+
+// The manual pages of all commands are written.
+func TestMan(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "man1")
+	_, err := execute(t, "man", folder)
+	require.NoError(t, err)
+	visible(root(), func(c *cobra.Command) {
+		if c.Name() == "help" {
+			return
+		}
+		page, err := os.ReadFile(filepath.Join(folder, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
+		require.NoError(t, err)
+		require.Contains(t, string(page), ".SH NAME")
+	})
+}
+
+// docs/options.md contains what ccl.OptionHelp says.
 func TestOptionsPage(t *testing.T) {
-	const page = "../../docs/options.md"
-	want := "# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one " +
-		"group from Python.\nAn unknown `GOCCL_` variable is an error.\n\n" +
+	var page strings.Builder
+	page.WriteString("# Options\n\nEnvironment variables, read when a group is made. `goccl.Options` sets the same for one " +
+		"group from Python.\nAn unknown `GOCCL_` variable is an error. `goccl options` prints this page.\n\n" +
 		"Where the first group of a process decides, a later group that asks for something else runs with what there " +
 		"is, and a\nWARN names both values. In Go these are the `NodeOptions` that `NewNode` gets, all others are " +
-		"`GroupOptions`.\n\n" +
-		ccl.OptionHelp()
-	if *rewrite {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-	}
-	have, err := os.ReadFile(page)
+		"`GroupOptions`.\n")
+	printed, err := execute(t, "options")
 	require.NoError(t, err)
-	require.Equal(t, want, string(have), "go test ./cmd/goccl -rewrite writes it anew")
+	for _, group := range ccl.OptionHelp() {
+		page.WriteString("\n## " + group.Subject + "\n\n| variable | default | meaning |\n|---|---|---|\n")
+		require.Contains(t, printed, group.Subject+"\n")
+		for _, o := range group.Options {
+			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", o.Name, o.Default, o.Doc)
+			require.Contains(t, printed, "\n  "+o.Name)
+		}
+	}
+	golden(t, docs+"/options.md", page.String())
+	narrow(t, printed)
 }

@@ -70,6 +70,8 @@ func TestFindings(t *testing.T) {
 		{"hosts", "ccl/exec/x.go", "package exec\ntype x struct {\n\tHosts [][]int\n}", 3},
 		{"hosts", "ccl/exec/x.go", "package exec\nfunc f(lanes [][]int) {}", 0},
 		{"hosts", "ccl/topo/x.go", "package topo\nfunc f(hosts [][]int) {}", 0},
+		{"people", "ccl/x.go", "package ccl\nimport \"github.com/spf13/cobra\"", 2},
+		{"people", "cmd/goccl/internal/cli/x.go", "package cli\nimport \"github.com/spf13/cobra\"", 0},
 		{"words", "ccl/exec/x.go", "package exec\nvar x = fault.New(1,\n\t\"session %x\")", 3},
 		{"words", "pgbackend/x.go", "package pgbackend\nvar x = fault.New(1, \"set Options.Port\")", 2},
 		{"words", "ccl/exec/x.go", "package exec\nvar x = fault.New(1, \"rank %d is in no call\")", 0},

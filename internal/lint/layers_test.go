@@ -118,6 +118,10 @@ func testifyInLibrary(f *goFile, imported importSpec) bool {
 	return strings.HasPrefix(imported.path, "github.com/stretchr/testify") && !f.test
 }
 
+func libraryForPeople(f *goFile, imported importSpec) bool {
+	return strings.HasPrefix(imported.path, "github.com/spf13/") && !within(f.dir, "cmd")
+}
+
 func algorithmsKnown(f *goFile, imported importSpec) bool {
 	return imported.ours && within(imported.path, "ccl/algo") && !f.test &&
 		f.dir != "ccl" && !within(f.dir, "ccl/algo", "ccl/tune", "cmd")

@@ -28,6 +28,7 @@ var rules = []struct {
 		importRule(unixElsewhere)},
 	{"testify", "testify is for _test.go files: a library drags no assertions into its users' builds",
 		importRule(testifyInLibrary)},
+	{"people", "only cmd has libraries for people: libgoccl links what a rank needs", importRule(libraryForPeople)},
 	{"algorithms",
 		"only ccl, ccl/tune and cmd pick algorithms: whatever else runs, runs a plan, and no collective is coded beside it",
 		importRule(algorithmsKnown)},

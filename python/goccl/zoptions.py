@@ -125,8 +125,8 @@ class Options(Settings):
             fails. A process opens only what its groups may use: with shm nothing listens on TCP and no network
             interface need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto, a host with no
             active network interface uses shared memory only. (``GOCCL_TRANSPORT``, default auto)
-        tune: File with a table of which algorithm was fastest where, as ``goccl tune --measure`` writes it; its
-            rows come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
+        tune: File with a table of which algorithm was fastest where, as ``goccl tune measure`` writes it; its rows
+            come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
             that runs, before their first use; other algorithms of the library run as its tests have proven them. What
             is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each plan is
