@@ -69,3 +69,9 @@ def test_command_line_is_installed_on_the_path(installed):
     done = subprocess.run([command, "--help"], env={**os.environ, "PYTHONPATH": str(installed)}, timeout=60,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert "bench" in done.stdout, done.stdout
+
+
+def test_command_line_is_without_the_drill(installed):
+    done = subprocess.run([installed / "goccl/bin/goccl", "drill"], timeout=60, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 1 and "go run ./cmd/goccl drill" in done.stdout, done.stdout
