@@ -19,7 +19,7 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "bench", Short: "time a collective over ranks that it starts itself", Args: cli.NoArguments}
+	c := &cobra.Command{Use: "bench", Short: "time a collective over ranks that it starts itself", Args: cli.Arguments(0, 0)}
 	f := c.Flags()
 	spec := ranks.Spec{Warmup: 2}
 	op := cli.Flag(f, "op", "NAME", "all_reduce", "collective, or send for a ping-pong of rank 0 and 1", parseOp)

@@ -36,27 +36,20 @@ func Completion() *cobra.Command {
 	}
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "print completions of commands, flags and values for a shell",
-		Long: completionHelp, ValidArgs: []string{"bash", "zsh", "fish"},
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || shells[args[0]] == nil {
+		Long: completionHelp, ValidArgs: []string{"bash", "zsh", "fish"}, Args: Arguments(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if shells[args[0]] == nil {
 				return Misused("completion needs bash, zsh or fish, got %q", args)
 			}
-			return nil
+			return shells[args[0]](c.Root(), c.OutOrStdout())
 		},
-		RunE: func(c *cobra.Command, args []string) error { return shells[args[0]](c.Root(), c.OutOrStdout()) },
 	}
 }
 
 // Man returns the command that writes manual pages.
 func Man() *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "write manual pages into a folder, as share/man/man1",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return Misused("man needs one folder, got %q", args)
-			}
-			return nil
-		},
+		Use: "man FOLDER", Short: "write manual pages into a folder, as share/man/man1", Args: Arguments(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

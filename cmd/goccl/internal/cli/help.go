@@ -16,7 +16,7 @@ const columns = 80
 func printHelp(c *cobra.Command, out io.Writer) {
 	flags := c.LocalNonPersistentFlags()
 	flags.SortFlags = false
-	use := c.CommandPath() + strings.TrimPrefix(c.Use, c.Name())
+	use := usage(c)
 	switch {
 	case len(names(c)) > 0:
 		use += " COMMAND …"

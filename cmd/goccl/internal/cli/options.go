@@ -11,7 +11,7 @@ import (
 // Options returns the command that prints the options of the library.
 func Options() *cobra.Command {
 	return &cobra.Command{
-		Use: "options", Short: "print the GOCCL_* environment variables, by subject", Args: NoArguments,
+		Use: "options", Short: "print the GOCCL_* environment variables, by subject", Args: Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			out := c.OutOrStdout()
 			for i, group := range ccl.OptionHelp() {
@@ -35,7 +35,7 @@ func Options() *cobra.Command {
 // Version returns the command that prints the version.
 func Version() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "print the version", Args: NoArguments,
+		Use: "version", Short: "print the version", Args: Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(c.OutOrStdout(), ccl.Version)
 			return err

@@ -153,13 +153,21 @@ func unknown(group *cobra.Command, word string) error {
 	return Misused("unknown %s %q; there are %s%s", what, word, strings.Join(all, ", "), humanize.DidYouMean(word, all))
 }
 
-// NoArguments refuses arguments of a command that only has flags.
-func NoArguments(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
+// Arguments refuses fewer or more arguments than a command takes.
+func Arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0 && most == 0:
+			return Misused("%s takes no arguments, got %q; see goccl help %s", c.CommandPath(), args, called(c))
+		case len(args) < least || len(args) > most:
+			return Misused("usage: %s, got %q; see goccl help %s", usage(c), args, called(c))
+		}
 		return nil
 	}
-	return Misused("%s takes no arguments, got %q; see goccl help %s", c.CommandPath(), args, called(c))
 }
+
+// usage returns the form of a command line.
+func usage(c *cobra.Command) string { return c.CommandPath() + strings.TrimPrefix(c.Use, c.Name()) }
 
 // called returns the words by which a command is called, after goccl.
 func called(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }

@@ -24,7 +24,7 @@ import (
 // Command returns the command.
 func Command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "doctor", Args: cli.NoArguments,
+		Use: "doctor", Args: cli.Arguments(0, 0),
 		Short: "what this machine offers and what is missing, or how fast the paths between hosts are",
 	}
 	f := c.Flags()

@@ -63,7 +63,7 @@ const (
 // Command returns the command.
 func Command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "drill", Args: cli.NoArguments,
+		Use: "drill", Args: cli.Arguments(0, 0),
 		Short: "inject faults (death, hang, mismatched call …) into real processes and check the error of every rank",
 	}
 	f := c.Flags()

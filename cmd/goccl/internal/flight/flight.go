@@ -3,6 +3,7 @@ package flight
 
 import (
 	"io"
+	"math"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,14 +17,12 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flight FOLDER | FILE …",
 		Short: "what the ranks of a job were in, from the records that they have left, and where they first differ",
+		Args:  cli.Arguments(1, math.MaxInt),
 	}
 	prefix := cli.Flag(c.Flags(), "prefix", "TEXT", "",
 		"what the names of the records in a folder begin with, before the rank", cli.Text)
 	asJSON := cli.JSON(c.Flags(), "one document")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		if len(paths) == 0 {
-			return cli.Misused("flight needs a folder with records, or the records: goccl flight DIR")
-		}
 		return compare(paths, *prefix, *asJSON, c.OutOrStdout())
 	}
 	return c

@@ -36,14 +36,7 @@ type listed struct {
 
 func list() *cobra.Command {
 	c := &cobra.Command{Use: "list [COLLECTIVE]", Short: "the algorithms of the catalogue",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Misused("plan list takes one collective at most, got %q", args)
-			}
-			return nil
-		},
-		ValidArgs: cli.Collectives(),
-	}
+		Args: cli.Arguments(0, 1), ValidArgs: cli.Collectives()}
 	asJSON := cli.JSON(c.Flags(), "one document")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		wanted := dtype.NoCollective

@@ -248,8 +248,8 @@ func TestLargePlans(t *testing.T) {
 func TestWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
 		"plan list dance":                      `unknown collective "dance"`,
-		"plan list broadcast reduce":           "takes one collective at most",
-		"plan draw":                            "needs one COLLECTIVE",
+		"plan list broadcast reduce":           "usage: goccl plan list [COLLECTIVE]",
+		"plan draw":                            "usage: goccl plan draw PLAN",
 		"plan draw none.txt":                   "there is no file none.txt",
 		"plan list al_reduce":                  "did you mean all_reduce?",
 		"plan list send":                       "send has no plans; these have: [broadcast",

@@ -32,14 +32,7 @@ type Choice struct {
 
 // Choose adds the flags that choose a plan to a command with one argument.
 func Choose(c *cobra.Command) *Choice {
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 1 {
-			return nil
-		}
-		return cli.Misused("plan %s needs one COLLECTIVE, COLLECTIVE/ALGORITHM or FILE, got %d; see goccl plan list",
-			c.Name(), len(args))
-	}
-	c.Long = Form
+	c.Args, c.Long = cli.Arguments(1, 1), Form
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var all []string
 		for _, a := range algo.All() {

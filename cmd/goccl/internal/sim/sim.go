@@ -40,7 +40,7 @@ type wanted struct {
 // Command returns the command.
 func Command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "sim", Args: cli.NoArguments,
+		Use: "sim", Args: cli.Arguments(0, 0),
 		Short: "how long algorithms take on a network, and which wins where",
 		Long:  fmt.Sprintf(help, strings.Join(network.Kinds(), "\n  "), humanize.SizeForm),
 	}

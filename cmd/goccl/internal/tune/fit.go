@@ -40,7 +40,7 @@ const inside = "inside"
 
 func fit() *cobra.Command {
 	c := &cobra.Command{
-		Use: "fit", Args: cli.NoArguments,
+		Use: "fit", Args: cli.Arguments(0, 0),
 		Short: "measure α, β and γ of the network, and compare simulated all-reduces with measured ones",
 	}
 	f := c.Flags()

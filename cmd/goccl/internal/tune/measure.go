@@ -19,7 +19,7 @@ import (
 
 func measure() *cobra.Command {
 	c := &cobra.Command{
-		Use: "measure", Args: cli.NoArguments,
+		Use: "measure", Args: cli.Arguments(0, 0),
 		Short: "compare the algorithms of each collective, and make a table of the fastest, which GOCCL_TUNE reads",
 	}
 	f := c.Flags()

@@ -58,7 +58,7 @@ func Command() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case *all == (len(args) > 0) || len(args) > 1:
-			return cli.Misused("usage: goccl verify FILE, or goccl verify --all; see goccl help verify")
+			return cli.Misused("usage: goccl %s; see goccl help verify", c.Use)
 		case *all:
 			w := wanted{*ranks, f.Lookup("ranks").Value.String(), *coll, *name, *shape}
 			return catalogue(w, *jobs, c.OutOrStdout())

@@ -120,8 +120,8 @@ func TestVerifyAll(t *testing.T) {
 
 func TestWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
-		"verify":                                          "usage: goccl verify FILE",
-		"verify --all x":                                  "usage: goccl verify FILE",
+		"verify":                                          "usage: goccl verify FILE | --all",
+		"verify --all x":                                  "usage: goccl verify FILE | --all",
 		"verify --all --ranks 0":                          "--ranks 0: want",
 		"verify --all --ranks 4-2":                        "--ranks 4-2: want",
 		"verify --all --jobs 0":                           "--jobs 0: want 1 or more",
