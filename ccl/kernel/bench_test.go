@@ -175,20 +175,11 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-// BenchmarkStream compares stores past the caches with ordinary ones.
+// BenchmarkStream compares copies past the caches with ordinary ones.
 func BenchmarkStream(b *testing.B) {
 	copyOf := func(f CopyFunc) Func { return func(dst, src, _ unsafe.Pointer, n int) { f(dst, src, n) } }
 	for _, size := range []int{256 << 10, 64 << 20} {
 		for _, i := range isas()[1:] {
-			for _, t := range benchFloats {
-				if f := vectorStream(t, i); f != nil {
-					name := fmt.Sprintf("%v/%v/%dKiB", t, i, size>>10)
-					b.Run(name+"/plain", func(b *testing.B) {
-						benchReduction(b, pairWith(t, dtype.Sum, i), t, size, 0)
-					})
-					b.Run(name+"/stream", func(b *testing.B) { benchReduction(b, f, t, size, 0) })
-				}
-			}
 			if f := vectorCopy(i); f != nil {
 				name := fmt.Sprintf("copy/%v/%dKiB", i, size>>10)
 				b.Run(name+"/plain", func(b *testing.B) { benchReduction(b, copyOf(copyBytes), dtype.U8, size, 0) })

@@ -98,24 +98,6 @@ const (
 	streamBytes = 4 << 10 // less than this is not worth the fence
 )
 
-// inLines gives f the whole cache lines of dst, and plain the elements before and after them.
-func inLines(f, plain Func, size int, dst, a, b unsafe.Pointer, n int) {
-	if n*size < streamBytes {
-		plain(dst, a, b, n)
-		return
-	}
-	if head := toLine(dst); head > 0 {
-		plain(dst, a, b, head/size)
-		dst, a, b, n = unsafe.Add(dst, head), unsafe.Add(a, head), unsafe.Add(b, head), n-head/size
-	}
-	whole := n &^ (lineBytes/size - 1)
-	inChunks(f, size, dst, a, b, whole)
-	if n > whole {
-		at := whole * size
-		plain(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-whole)
-	}
-}
-
 // toLine returns the number of bytes from p to the next start of a cache line.
 func toLine(p unsafe.Pointer) int { return int(-uintptr(p) & (lineBytes - 1)) }
 

@@ -35,9 +35,9 @@
 // For amd64 there is assembly beside them (AVX-512, or AVX2 with F16C): for every pair except
 // products of complex numbers; for scaling (8-bit floats use a table in Go); for conversions of F32
 // from and to 16 bits; for reductions of 3, 4 and 8 sources, which are sums of integers, F64, F32
-// and BF16, products of F32 and BF16, and Min and Max of F32; and for sums of floats and copies
-// that store past the caches. Other reductions of many sources are done in several passes over a
-// part that stays in a cache: F16, 8-bit floats, and Min and Max of 16-bit floats gain nothing from
+// and BF16, products of F32 and BF16, and Min and Max of F32; and for copies that store past the
+// caches. Other reductions of many sources are done in several passes over a part that stays in a
+// cache: F16, 8-bit floats, and Min and Max of 16-bit floats gain nothing from
 // one pass. Where the CPU has AVX512-FP16, its instructions add and multiply F16, including sums of
 // 3, 4 and 8 sources in one pass. Rounding once is the same there as rounding to F32 and then to
 // F16, since the 24 bits of F32 are not fewer than twice 11 and two more. Min and Max of F16

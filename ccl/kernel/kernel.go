@@ -23,7 +23,6 @@ const (
 var (
 	reductions  [typeCount][opCount]Func
 	reducers    [typeCount][opCount]ReduceFunc
-	streams     [typeCount][opCount]Func
 	scalings    [typeCount]ScaleFunc
 	sumScalings [typeCount]SumScaleFunc
 	bestISA     isa
@@ -50,7 +49,6 @@ func choose() {
 			if dtype.Reducible(t, op) == nil {
 				reductions[t][op] = reduction(t, op)
 				reducers[t][op] = reducer(t, op)
-				streams[t][op] = streaming(t, op)
 			}
 		}
 	}

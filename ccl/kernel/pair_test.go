@@ -138,28 +138,6 @@ func TestEveryHalfByEveryPath(t *testing.T) {
 	}
 }
 
-// Stores past the caches give the bits of the loop in Go.
-func TestStreamsEqualTheLoopInGo(t *testing.T) {
-	for ty := range formats {
-		for _, i := range machineISAs {
-			f := vectorStream(ty, i)
-			if f == nil {
-				continue
-			}
-			r := rand.New(rand.NewPCG(uint64(ty), 3))
-			size := ty.Size()
-			for _, n := range append(someLengths(r, size), 1<<20/size+5, 4096/size, 8192/size) {
-				o := newOperands(r, ty, n)
-				want := newGuarded(n*size, 0)
-				genericReduction(ty, dtype.Sum)(want.pointer(), o.a.pointer(), o.b.pointer(), n)
-				f(o.dst.pointer(), o.a.pointer(), o.b.pointer(), n)
-				require.Equal(t, -1, mismatch(want.data, o.dst.data), "%v by %v, %s, n %d", ty, i, o.way, n)
-				require.NoError(t, o.broken(), "%v by %v, %s, n %d", ty, i, o.way, n)
-			}
-		}
-	}
-}
-
 func TestCopyStreamCopies(t *testing.T) {
 	copies := []CopyFunc{CopyStream, copyBytes}
 	for _, i := range machineISAs {

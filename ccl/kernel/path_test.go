@@ -39,10 +39,6 @@ func TestTheBestPathIsChosen(t *testing.T) {
 				want = pairWith(ty, plainOp(op), noISA)
 			}
 			require.Equal(t, codeOf(want), codeOf(For(ty, op)), "%v of %v", op, ty)
-			if stream := vectorStream(ty, bestISA); stream != nil && plainOp(op) == dtype.Sum {
-				want = stream
-			}
-			require.Equal(t, codeOf(want), codeOf(Stream(ty, op)), "stream of %v of %v", op, ty)
 		}
 	}
 	for ty := range formats {
@@ -100,7 +96,6 @@ func TestEveryInstructionSetHasKernelsOfItsOwn(t *testing.T) {
 		for ty := range formats {
 			require.Equal(t, !ty.Float8(), vectorScaling(ty, i) != nil, "%v by %v", ty, i)
 			require.Equal(t, ty.Size() > 2, vectorSumScaling(ty, i) != nil, "%v by %v", ty, i)
-			require.NotNil(t, vectorStream(ty, i), "%v by %v", ty, i)
 		}
 		for _, ty := range realTypes() {
 			for _, op := range dtype.Ops() {
@@ -128,7 +123,6 @@ func TestKernelsDoNotAllocate(t *testing.T) {
 			}
 			require.Zero(t, testing.AllocsPerRun(3, func() {
 				For(ty, op)(dst.pointer(), a.pointer(), b.pointer(), n)
-				Stream(ty, op)(dst.pointer(), a.pointer(), b.pointer(), n)
 				for k := 1; k <= len(src); k++ {
 					Reduce(ty, op)(dst.pointer(), src[:k], n)
 				}
@@ -150,7 +144,6 @@ func TestNothingIsReadOrWrittenForNoElements(t *testing.T) {
 		for _, op := range dtype.Ops() {
 			if f := For(ty, op); f != nil {
 				f(nil, nil, nil, 0)
-				Stream(ty, op)(nil, nil, nil, 0)
 				for k := 1; k < 12; k++ {
 					Reduce(ty, op)(nil, make([]unsafe.Pointer, k), 0)
 				}

@@ -52,8 +52,6 @@ func vectorScaling(t dtype.Type, with isa) ScaleFunc { return vectorScalings[wit
 
 func vectorSumScaling(t dtype.Type, with isa) SumScaleFunc { return vectorSumScalings[with.whole()][t] }
 
-func vectorStream(t dtype.Type, with isa) Func { return vectorStreams[with.whole()][t] }
-
 func vectorFold(t dtype.Type, op dtype.Op, with isa) folds {
 	f := folds{blocks: vectorFolds[with][t][op]}
 	if f.blocks[3] == nil {

@@ -70,8 +70,6 @@ func vectorScaling(dtype.Type, isa) ScaleFunc { return nil }
 
 func vectorSumScaling(dtype.Type, isa) SumScaleFunc { return nil }
 
-func vectorStream(dtype.Type, isa) Func { return nil }
-
 func vectorFold(dtype.Type, dtype.Op, isa) folds { return folds{} }
 
 func vectorCopy(isa) CopyFunc { return nil }

@@ -476,36 +476,6 @@ func sum8I64AVX2Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n int)
 //go:noescape
 func copyAVX2Lines(dst, src unsafe.Pointer, n int)
 
-// sumF32AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF32AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF64AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF64AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF16AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF16AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumBF16AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumBF16AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF8E4M3AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF8E4M3AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF8E5M2AVX2Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF8E5M2AVX2Lines(dst, a, b unsafe.Pointer, n int)
-
 // widenF16AVX2Block needs a multiple of 8.
 //
 //go:noescape
@@ -821,36 +791,6 @@ func sum8FastBF16AVX512Block(dst unsafe.Pointer, src *unsafe.Pointer, offset, n 
 //
 //go:noescape
 func copyAVX512Lines(dst, src unsafe.Pointer, n int)
-
-// sumF32AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF32AVX512Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF64AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF64AVX512Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF16AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF16AVX512Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumBF16AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumBF16AVX512Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF8E4M3AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF8E4M3AVX512Lines(dst, a, b unsafe.Pointer, n int)
-
-// sumF8E5M2AVX512Lines needs a dst that starts a cache line, and whole ones.
-//
-//go:noescape
-func sumF8E5M2AVX512Lines(dst, a, b unsafe.Pointer, n int)
 
 // widenF16AVX512Block needs a multiple of 16.
 //

@@ -286,30 +286,6 @@ func sumScaleF64AVX2(dst, a, b unsafe.Pointer, n int, factor float64) {
 	sumScaleInVectors(sumScaleF64AVX2Block, sumScaleF64, 8, 4, dst, a, b, n, factor)
 }
 
-func streamSumF32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF32AVX2Lines, sumF32AVX2, 4, dst, a, b, n)
-}
-
-func streamSumF64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF64AVX2Lines, sumF64AVX2, 8, dst, a, b, n)
-}
-
-func streamSumF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF16AVX2Lines, sumF16AVX2, 2, dst, a, b, n)
-}
-
-func streamSumBF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumBF16AVX2Lines, sumBF16AVX2, 2, dst, a, b, n)
-}
-
-func streamSumF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF8E4M3AVX2Lines, sumF8E4M3AVX2, 1, dst, a, b, n)
-}
-
-func streamSumF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF8E5M2AVX2Lines, sumF8E5M2AVX2, 1, dst, a, b, n)
-}
-
 func sumF32AVX512(dst, a, b unsafe.Pointer, n int) {
 	inChunks(sumF32AVX512Block, 4, dst, a, b, n)
 }
@@ -588,30 +564,6 @@ func sumScaleF64AVX512(dst, a, b unsafe.Pointer, n int, factor float64) {
 
 func sumFastBF16AVX512(dst, a, b unsafe.Pointer, n int) {
 	inChunks(sumFastBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func streamSumF32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF32AVX512Lines, sumF32AVX512, 4, dst, a, b, n)
-}
-
-func streamSumF64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF64AVX512Lines, sumF64AVX512, 8, dst, a, b, n)
-}
-
-func streamSumF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF16AVX512Lines, sumF16AVX512, 2, dst, a, b, n)
-}
-
-func streamSumBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumBF16AVX512Lines, sumBF16AVX512, 2, dst, a, b, n)
-}
-
-func streamSumF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF8E4M3AVX512Lines, sumF8E4M3AVX512, 1, dst, a, b, n)
-}
-
-func streamSumF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
-	inLines(sumF8E5M2AVX512Lines, sumF8E5M2AVX512, 1, dst, a, b, n)
 }
 
 func sumF16AVX512FP16(dst, a, b unsafe.Pointer, n int) {
@@ -895,26 +847,6 @@ var vectorSumScalings = [isaCount][typeCount]SumScaleFunc{
 	avx512: {
 		dtype.F32: sumScaleF32AVX512,
 		dtype.F64: sumScaleF64AVX512,
-	},
-}
-
-// vectorStreams are sums past the caches.
-var vectorStreams = [isaCount][typeCount]Func{
-	avx2: {
-		dtype.F32:    streamSumF32AVX2,
-		dtype.F64:    streamSumF64AVX2,
-		dtype.F16:    streamSumF16AVX2,
-		dtype.BF16:   streamSumBF16AVX2,
-		dtype.F8E4M3: streamSumF8E4M3AVX2,
-		dtype.F8E5M2: streamSumF8E5M2AVX2,
-	},
-	avx512: {
-		dtype.F32:    streamSumF32AVX512,
-		dtype.F64:    streamSumF64AVX512,
-		dtype.F16:    streamSumF16AVX512,
-		dtype.BF16:   streamSumBF16AVX512,
-		dtype.F8E4M3: streamSumF8E4M3AVX512,
-		dtype.F8E5M2: streamSumF8E5M2AVX512,
 	},
 }
 

@@ -109,8 +109,6 @@ func wrap(b *bytes.Buffer, f family) {
 			call = fmt.Sprintf("sumScaleIn%s(%s, %s%d, %sdst, a, b, n, factor)", in, k.name, rest, size, multiple)
 		case scale:
 			call = fmt.Sprintf("scaleIn%s(%s, %s%d, %sdst, src, n, factor)", in, k.name, rest, size, multiple)
-		case stream:
-			call = fmt.Sprintf("inLines(%s, %s, %d, dst, a, b, n)", k.name, x.rest, size)
 		}
 		fmt.Fprintf(b, "\nfunc %s(%s) {\n\t%s\n}\n", x.wrapper, signatures[k.kind].parameters, call)
 	}
@@ -133,7 +131,6 @@ var tables = []table{
 	}},
 	{"vectorScalings", "multiply by a factor.", "ScaleFunc", scale, nil},
 	{"vectorSumScalings", "add and multiply.", "SumScaleFunc", pairScale, nil},
-	{"vectorStreams", "are sums past the caches.", "Func", stream, nil},
 	{"vectorFolds", "are of many operands, by the number of sources.", "[opCount][maxFold + 1]foldBlock", fold,
 		func(x entry) []string {
 			cell := fmt.Sprintf("dtype.%s: {%d: %s", x.ops[0], x.kernel.sources, x.kernel.name)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -42,7 +41,7 @@ func families(v vector) []family {
 		{"scale", "dst = src × factor for floats, and dst = (a + b) × factor.", scalings(v)},
 		{"fold", "dst = src[0] ⊕ src[1] ⊕ …, rounded after every operator.", folds(v)},
 		{"fastbf16", "dst = a + b, and src[0] + src[1] + …, by the conversions of AVX512_BF16.", fastSums(v)},
-		{"stream", "The same past the caches: dst starts a cache line, n makes whole ones.", streams(v)},
+		{"stream", "dst = src past the caches: dst starts a cache line, n makes whole ones.", copies(v)},
 	}
 }
 
@@ -193,15 +192,6 @@ func folds(v vector) []entry {
 	return all
 }
 
-func streams(v vector) []entry {
-	all := []entry{{kernel: kernel{"copy" + v.isa + "Lines", move, v, copyBody(v), 1, 1}}}
-	for _, f := range append(slices.Clone(formats), f8e4, f8e5) {
-		all = append(all, entry{
-			kernel:  kernel{"sum" + f.name + v.isa + "Lines", stream, v, arithmetic(v, f, "ADD"), f.size, 2},
-			types:   []string{f.name},
-			wrapper: "streamSum" + f.name + v.isa,
-			rest:    "sum" + f.name + v.isa,
-		})
-	}
-	return all
+func copies(v vector) []entry {
+	return []entry{{kernel: kernel{"copy" + v.isa + "Lines", move, v, copyBody(v), 1, 1}}}
 }

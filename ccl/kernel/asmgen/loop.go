@@ -24,7 +24,6 @@ const (
 	pairScale             // dst = (a + b) × factor
 	scale                 // dst = src × factor
 	fold                  // dst = src[0] ⊕ src[1] ⊕ … from a byte offset on
-	stream                // a ⊕ b past the caches
 	move                  // a copy past the caches
 )
 
@@ -36,7 +35,6 @@ var signatures = map[kind]struct {
 	pairScale: {"dst, a, b unsafe.Pointer, n int, factor float64", 40},
 	scale:     {"dst, src unsafe.Pointer, n int, factor float64", 32},
 	fold:      {"dst unsafe.Pointer, src *unsafe.Pointer, offset, n int", 32},
-	stream:    {"dst, a, b unsafe.Pointer, n int", 32},
 	move:      {"dst, src unsafe.Pointer, n int", 24},
 }
 
@@ -52,7 +50,7 @@ type kernel struct {
 
 // uncached reports whether the stores go past the caches. Such kernels take whole cache lines, of
 // an aligned dst.
-func (k kernel) uncached() bool { return k.kind == stream || k.kind == move }
+func (k kernel) uncached() bool { return k.kind == move }
 
 func (k kernel) scales() bool { return k.kind == scale || k.kind == pairScale }
 
@@ -160,7 +158,7 @@ func (k kernel) writeOperands(e *emitter) {
 	count := "n+24(FP)"
 	e.op("MOVQ", "dst+0(FP)", dstPointer)
 	switch k.kind {
-	case pair, pairScale, stream:
+	case pair, pairScale:
 		e.op("MOVQ", "a+8(FP)", srcPointers[0])
 		e.op("MOVQ", "b+16(FP)", srcPointers[1])
 	case scale, move:

@@ -4,8 +4,8 @@
 //	go generate ./ccl/kernel
 //
 // A loop (loop.go) runs a body (body.go and the files by type) over vectors. The same body serves
-// two operands, many (fold), stores past the caches (stream) and sums that are scaled. So an
-// operator is written once for each width.
+// two operands, many (fold) and sums that are scaled. So an operator is written once for each
+// width.
 package main
 
 import (
