@@ -247,3 +247,16 @@ func TestLaterGroups(t *testing.T) {
 	}
 	require.ErrorContains(t, open("tcp", &NodeOptions{Streams: 99}), "GOCCL_SOCKET_STREAMS=99")
 }
+
+// Each option is printed under one subject.
+func TestOptionsBySubject(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range OptionHelp() {
+		require.False(t, seen[o.Name], o.Name)
+		seen[o.Name] = true
+	}
+	for _, row := range optionTable {
+		require.True(t, seen[row.Name], "%s has no subject", row.Name)
+	}
+	require.Len(t, seen, len(optionTable))
+}

@@ -172,13 +172,7 @@ func suggest(name string) string {
 }
 
 // OptionDoc describes an option to users.
-type OptionDoc struct{ Name, Default, Doc string }
-
-// OptionGroup is the options about a subject.
-type OptionGroup struct {
-	Subject string
-	Options []OptionDoc
-}
+type OptionDoc struct{ Subject, Name, Default, Doc string }
 
 // subjects are the options by subject, without GOCCL_.
 var subjects = []struct{ heading, names string }{
@@ -193,17 +187,15 @@ var subjects = []struct{ heading, names string }{
 }
 
 // OptionHelp returns all options for users, by subject.
-func OptionHelp() (all []OptionGroup) {
+func OptionHelp() (all []OptionDoc) {
 	for _, s := range subjects {
-		group := OptionGroup{Subject: s.heading}
 		for name := range strings.FieldsSeq(s.names) {
 			for _, row := range optionTable {
 				if row.Name == "GOCCL_"+name {
-					group.Options = append(group.Options, OptionDoc{row.Name, row.Default, row.Doc})
+					all = append(all, OptionDoc{s.heading, row.Name, row.Default, row.Doc})
 				}
 			}
 		}
-		all = append(all, group)
 	}
 	return all
 }

@@ -13,19 +13,17 @@ func Options() *cobra.Command {
 	return &cobra.Command{
 		Use: "options", Short: "print the GOCCL_* environment variables, by subject", Args: Arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			out := c.OutOrStdout()
-			for i, group := range ccl.OptionHelp() {
-				if i > 0 {
-					fmt.Fprintln(out)
+			out, subject := c.OutOrStdout(), ""
+			for _, o := range ccl.OptionHelp() {
+				if o.Subject != subject {
+					subject = o.Subject
+					fmt.Fprintf(out, "\n%s\n", subject)
 				}
-				fmt.Fprintln(out, group.Subject)
-				for _, o := range group.Options {
-					fmt.Fprint(out, "  ", o.Name)
-					if o.Default != "" {
-						fmt.Fprintf(out, " (%s)", o.Default)
-					}
-					fmt.Fprint(out, "\n", Wrap("      "+o.Doc, 6))
+				fmt.Fprint(out, "  ", o.Name)
+				if o.Default != "" {
+					fmt.Fprintf(out, " (%s)", o.Default)
 				}
+				fmt.Fprint(out, "\n", Wrap("      "+o.Doc, 6))
 			}
 			return nil
 		},

@@ -51,17 +51,5 @@ func Terminal(out io.Writer) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// The colours of words.
-const (
-	Red    = "31"
-	Green  = "32"
-	Yellow = "33"
-)
-
-// Coloured returns a function that gives words a colour, on a terminal and unless NO_COLOR is set.
-func Coloured(out io.Writer) func(colour, word string) string {
-	if os.Getenv("NO_COLOR") != "" || !Terminal(out) {
-		return func(_, word string) string { return word }
-	}
-	return func(colour, word string) string { return "\x1b[" + colour + "m" + word + "\x1b[0m" }
-}
+// Coloured reports whether words may have colours: on a terminal, and unless NO_COLOR is set.
+func Coloured(out io.Writer) bool { return os.Getenv("NO_COLOR") == "" && Terminal(out) }

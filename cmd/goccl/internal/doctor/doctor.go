@@ -70,18 +70,13 @@ func printFindings(findings []topo.Finding, out io.Writer) error {
 		}
 	}
 	table.Flush()
-	coloured := cli.Coloured(out)
-	colours := map[string]string{string(topo.OK): cli.Green, string(topo.Missing): cli.Red}
-	for line := range strings.Lines(text.String()) {
-		state, rest, _ := strings.Cut(line, " ")
-		if colour := colours[state]; colour != "" {
-			line = coloured(colour, state) + " " + rest
-		}
-		if _, err := io.WriteString(out, line); err != nil {
-			return err
-		}
+	all := text.String()
+	if cli.Coloured(out) {
+		green, red := "\n\x1b[32mok\x1b[0m ", "\n\x1b[31mmissing\x1b[0m "
+		all = strings.NewReplacer("\nok ", green, "\nmissing ", red).Replace("\n" + all)[1:]
 	}
-	return nil
+	_, err := io.WriteString(out, all)
+	return err
 }
 
 func environmentFinding() topo.Finding {

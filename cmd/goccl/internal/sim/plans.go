@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -66,15 +67,6 @@ func (files planFiles) spec(given plan.Spec, set *pflag.FlagSet) (plan.Spec, err
 	return spec, err
 }
 
-func (files planFiles) find(name string) *plan.Plan {
-	for _, f := range files {
-		if f.name == name {
-			return f.plan
-		}
-	}
-	return nil
-}
-
 // makePlans makes the plans of the named algorithms, or takes them from the files. "all" leaves out
 // the algorithms that have no plan for the spec.
 func makePlans(spec plan.Spec, names string, files planFiles) ([]*plan.Plan, error) {
@@ -96,8 +88,8 @@ func makePlans(spec plan.Spec, names string, files planFiles) ([]*plan.Plan, err
 	}
 	for _, name := range strings.Split(names, ",") {
 		name = strings.TrimSpace(name)
-		if p := files.find(name); p != nil {
-			made = append(made, p)
+		if i := slices.IndexFunc(files, func(f file) bool { return f.name == name }); i >= 0 {
+			made = append(made, files[i].plan)
 			continue
 		}
 		a, err := plans.Find(spec.Coll, name)
