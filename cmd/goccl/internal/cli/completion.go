@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/goccl/goccl/ccl"
 )
 
 // bashWords has completion in bash work without the package bash-completion, whose functions these
@@ -54,7 +56,7 @@ func Man() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: c.CommandPath()}, args[0])
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "goccl " + ccl.Version}, args[0])
 		},
 	}
 }

@@ -67,7 +67,8 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := Group("goccl", "collective communication: start ranks, measure, inspect plans and the machine", commands...)
 	root.Version = ccl.Version
-	root.SilenceErrors, root.SilenceUsage, root.CompletionOptions.DisableDefaultCmd = true, true, true
+	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().BoolP("help", "h", false, "print this text")
 	root.Flags().Bool("version", false, "print the version")
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { printHelp(c, c.OutOrStdout()) })

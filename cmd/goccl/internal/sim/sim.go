@@ -24,7 +24,7 @@ const gcPercent = 400
 
 const help = `A topology is a file or one of
   %s
-Sizes are %s; MIN..MAX is MIN and what is --factor, or its powers, times as large.
+Sizes are %s; in MIN..MAX each is --factor times the one before.
 The column peers is the most ranks with which one communicates.`
 
 // wanted is what the command line asks for.
