@@ -9,10 +9,9 @@ GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Two files at a time: most of their time is that of one process that starts.
 TWO    := -n 2 --dist loadfile
-# Packages without a goroutine have no races (what the tests of ccl/verify run has them in ccl/exec). Of ccl/kernel and
-# ccl/exec/p2p some tests have goroutines.
+# Packages without a goroutine have no races. Of ccl/kernel, ccl/exec/p2p and ccl/verify some tests have goroutines.
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune)$$' \
+	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
@@ -86,8 +85,8 @@ test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions ar
 .PHONY: test-race
 test-race: ## Go tests under the race detector
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -p=3 -race -short -count=1 -timeout=720s $(RACE)
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent' \
-		./ccl/kernel ./ccl/exec/p2p
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent|ManyStops' \
+		./ccl/kernel ./ccl/exec/p2p ./ccl/verify
 
 .PHONY: test-cover
 test-cover: ## Coverage, as test-go found it, of what makes, proves, compiles and simulates plans: 90 % or more
