@@ -140,7 +140,7 @@ func TestMisuse(t *testing.T) {
 		"bench --x":                      "unknown flag: --x",
 		"bench --rank 2":                 "unknown flag: --rank; did you mean --ranks?; see goccl help bench",
 		"bench --ranks 0":                "--ranks 0: want 1 to 256; see goccl help bench",
-		"--nonsense":                     "unknown flag: --nonsense",
+		"--nonsense":                     "unknown flag: --nonsense; see goccl help",
 		"plan show all_reduce --ranks 0": "--ranks 0: want 1 to 65536",
 	} {
 		out, err := execute(t, strings.Fields(args)...)

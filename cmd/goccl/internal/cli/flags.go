@@ -148,11 +148,11 @@ func ParseSizes(text string) (all Sizes, err error) {
 // Each returns the sizes; in a range, each is factor times the one before.
 func (s Sizes) Each(factor int) (all []int64) {
 	for _, r := range s {
-		for size := r.low; size <= r.high; size *= int64(factor) {
-			if all = append(all, size); size == 0 {
-				break
-			}
+		size := r.low
+		for ; size > 0 && size <= r.high/int64(factor); size *= int64(factor) {
+			all = append(all, size)
 		}
+		all = append(all, size)
 	}
 	return all
 }

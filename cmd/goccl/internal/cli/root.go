@@ -159,9 +159,9 @@ func Arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && most == 0:
-			return Misused("%s takes no arguments, got %q; see goccl help %s", c.CommandPath(), args, called(c))
+			return Misused("%s takes no arguments, got %q; see %s", c.CommandPath(), args, helpOf(c))
 		case len(args) < least || len(args) > most:
-			return Misused("usage: %s, got %q; see goccl help %s", usage(c), args, called(c))
+			return Misused("usage: %s, got %q; see %s", usage(c), args, helpOf(c))
 		}
 		return nil
 	}
@@ -170,8 +170,10 @@ func Arguments(least, most int) cobra.PositionalArgs {
 // usage returns the form of a command line.
 func usage(c *cobra.Command) string { return c.CommandPath() + strings.TrimPrefix(c.Use, c.Name()) }
 
-// called returns the words by which a command is called, after goccl.
-func called(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
+// helpOf returns the command line that prints the help of a command.
+func helpOf(c *cobra.Command) string {
+	return c.Root().Name() + " help" + strings.TrimPrefix(c.CommandPath(), c.Root().Name())
+}
 
 // wrongFlag is the error of a flag that is unknown, or whose value is not understood.
 func wrongFlag(c *cobra.Command, err error) error {
@@ -188,7 +190,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 	case errors.As(err, &invalid):
 		what = fmt.Sprintf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), Message(invalid.Unwrap()))
 	}
-	return Misused("%s; see goccl help %s", what, called(c))
+	return Misused("%s; see %s", what, helpOf(c))
 }
 
 // Environment returns the options set by the GOCCL_* variables.
@@ -199,5 +201,9 @@ func Environment() (ccl.Options, error) {
 			lines = append(lines, pair)
 		}
 	}
-	return ccl.ParseOptions(strings.Join(lines, "\n"))
+	opts, err := ccl.ParseOptions(strings.Join(lines, "\n"))
+	if err != nil {
+		err = Misuse{err}
+	}
+	return opts, err
 }
