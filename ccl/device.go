@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/record"
 )
@@ -33,7 +34,7 @@ type DeviceWindow = group.Window
 func NewDeviceWindow(device cuda.Context, opts GroupOptions, ranks int) (*DeviceWindow, error) {
 	grows := opts.CudaBuffSize == 0
 	opts, err := opts.settled()
-	if err != nil || opts.CudaRoute == group.RouteStaged {
+	if err != nil || opts.CudaRoute == route.Staged {
 		return nil, err
 	}
 	return group.NewWindow(device, opts.CudaBuffSize, max(opts.CudaGraphs, 0), ranks, opts.CudaRoute, grows)
@@ -84,10 +85,10 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	if err != nil {
 		return nil, err
 	}
-	route := g.Route()
-	onDevice.group = c.group.WithDevices(topo.Devices{Rate: route.Rate(), Word: route.Word})
+	settled := g.Route()
+	onDevice.group = c.group.WithDevices(topo.Devices{Rate: settled.Rate(), Word: settled.Word})
 	if c.Rank() == 0 { // all ranks would print the same
-		e.log("INFO", "collectives on devices: %v", g.Route())
+		e.log("INFO", "collectives on devices: %v", settled)
 	}
 	if g.Crowded() {
 		c.node.crowded.Do(func() {
@@ -116,11 +117,11 @@ func (c *Communicator) closeShared() {
 // "" if they may go over windows. All ranks answer alike.
 func (c *Communicator) whyStaged() string {
 	opts := &c.origin.endpoint.cfg.Options
-	switch route := opts.CudaRoute; {
-	case route == group.RouteStaged:
+	switch opts.CudaRoute {
+	case route.Staged:
 		return "GOCCL_CUDA_ROUTE=staged was set"
-	case route == group.RouteAuto:
-		return group.Unfit(c.group)
+	case route.Auto:
+		return route.Unfit(c.group)
 	}
 	return "" // or it is an error, which says what is lacking
 }

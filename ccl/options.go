@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport/rdma"
@@ -214,7 +215,7 @@ var optionTable = []*option{
 		"How many CUDA graphs can have collectives of a group over windows at the same time. Each has a quarter of "+
 			"GOCCL_CUDA_BUFFSIZE for itself until it is destroyed; there is memory for 8, and for 8 more when they "+
 			"are captured. 0: none."),
-	row("GOCCL_CUDA_INTERPRET", agreed, group.InterpretNever.String(), word(asIs, interprets...),
+	row("GOCCL_CUDA_INTERPRET", agreed, route.InterpretNever.String(), word(asIs, interprets...),
 		func(o *Options) *string { return &o.CudaInterpret },
 		"Whether a call over windows in the memory of devices, of up to 64 KiB, is one kernel, which waits for the "+
 			"kernels of the peers. 0: never. auto: if each rank has a device of its own; two devices have not run "+
@@ -224,8 +225,8 @@ var optionTable = []*option{
 		"Registered memory of each CUDA device that this process uses (goccl.empty with device=\"cuda\", "+
 			"goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made. 0: none. "+
 			"See docs/registered.md."),
-	row("GOCCL_CUDA_ROUTE", agreed, group.RouteAuto,
-		word(asIs, group.RouteAuto, group.RouteStaged, group.RouteWindows, group.RouteHostWindows),
+	row("GOCCL_CUDA_ROUTE", agreed, route.Auto,
+		word(asIs, route.Auto, route.Staged, route.Windows, route.HostWindows),
 		func(o *Options) *string { return &o.CudaRoute },
 		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU "+
 			"reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks "+
@@ -363,13 +364,13 @@ var optionTable = []*option{
 }
 
 // interprets are the values of GroupOptions.CudaInterpret.
-var interprets = []string{group.InterpretAuto.String(), group.InterpretNever.String(), group.InterpretAlways.String()}
+var interprets = []string{route.InterpretAuto.String(), route.InterpretNever.String(), route.InterpretAlways.String()}
 
 // What follows is for options that have been settled.
 
 // interpret returns CudaInterpret as a device group has it.
-func (o *GroupOptions) interpret() group.Interpret {
-	return group.Interpret(slices.Index(interprets, o.CudaInterpret))
+func (o *GroupOptions) interpret() route.Interpret {
+	return route.Interpret(slices.Index(interprets, o.CudaInterpret))
 }
 
 // slot returns the number of bytes of a window that one operation may use.

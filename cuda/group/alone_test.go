@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda/cudatest"
-	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/route"
 )
 
 // The calls of a group of one rank do not go through the host: its device copies. So they can be
@@ -18,7 +18,7 @@ import (
 func TestAlone(t *testing.T) {
 	for _, captures := range []bool{false, true} {
 		w := machine(t, 1, quick, auto, memory)
-		require.Equal(t, group.Route{Name: "windows", Devices: 1}, w[0].Route())
+		require.Equal(t, route.Route{Name: "windows", Devices: 1}, w[0].Route())
 		w[0].captures = captures
 		length := func(_, _ int) int { return 100_000 } // would be in pieces if it were staged
 		for _, op := range []ccl.Op{ccl.Sum, ccl.Avg, dtype.PremulSum} {

@@ -62,10 +62,10 @@
 // threads of the peers compare it with theirs; a call ends when that has been done.
 //
 // How the ranks get windows is in windows_open.go: they open their own, tell all what works, open
-// those of the peers, tell all, and with RouteAuto read a pattern of each peer (windows_probe.go)
+// those of the peers, tell all, and with route.Auto read a pattern of each peer (windows_probe.go)
 // and tell all how that went. A rank never waits for a peer but in these exchanges, by the Comm,
 // which names a rank that has died. What is settled follows from what all were told
-// (windows_choose.go).
+// (route).
 //
 // A rank may have an Arena, which its peers reach as they do its window. Where it would copy a
 // tensor from there into its window, it tells them the place instead, and their kernels read it

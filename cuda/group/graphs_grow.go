@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/internal/mem"
 )
 
@@ -77,7 +78,7 @@ func (c *graphs) add(regions int) {
 func (c *graphs) makeChunk() (made chunk, free func() error, err error) {
 	ctx, bytes := c.w.g.ctx, regionsOfChunk*c.regionBytes()
 	err = in(ctx, func() error {
-		if c.w.kind == onDevice {
+		if c.w.kind == route.OnDevice {
 			memory, err := ctx.Alloc(bytes)
 			if err == nil {
 				made, free = chunk{at: memory.Ptr(), memory: memory}, memory.Free
@@ -175,7 +176,7 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 	}
 	defer syscall.Close(descriptor)
 	err = in(ctx, func() error {
-		if c.w.kind == onDevice {
+		if c.w.kind == route.OnDevice {
 			memory, err := ctx.Import(descriptor, bytes)
 			if err == nil {
 				at, free = memory.Ptr(), memory.Free

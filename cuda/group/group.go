@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/record"
 )
@@ -31,8 +32,8 @@ type Options struct {
 	Sharing       Sharing
 	Graphs        int     // how many CUDA graphs can have calls of the group
 	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
-	Interpret     Interpret
-	Route         string // RouteAuto, or that which all ranks are to take; alike on all
+	Interpret     route.Interpret
+	Route         string // route.Auto, or that which all ranks are to take; alike on all
 	Why           string // why there is no WindowPlanner, for Group.Route
 
 	// Alloc returns whole pages to which the device has access, and what gives them back. Peers on
@@ -68,7 +69,7 @@ type Group struct {
 	inUse     atomic.Pointer[[]*pipeline] // those that have had calls
 	to, from  []*pipeline                 // the last of these, by rank; nil for ranks that have none (rails)
 	windows   *windows                    // nil for none
-	route     Route
+	route     route.Route
 	memory    cuda.Registered
 	free      func() error  // gives memory back; nil before it was allocated
 	hold      int           // offset of a word for tries (queues.go), and
@@ -115,7 +116,7 @@ func New(opts Options) (*Group, error) {
 		splits: map[split]int{}, callers: map[uintptr]cuda.Stream{}}
 	g.queries.init(g)
 	g.watch, _ = opts.Context.(cuda.Observer)
-	g.route = Route{Name: RouteStaged, Why: opts.Why}
+	g.route = route.Route{Name: route.Staged, Why: opts.Why}
 	err := Check(g.ctx.Info())
 	if err == nil {
 		err = g.ctx.Enter(false)
@@ -176,7 +177,7 @@ func (g *Group) open() (err error) {
 	for range g.size + 1 {
 		add(messageSlots, message, false, true)
 	}
-	if g.opts.WindowPlanner != nil && Unfit(g.opts.Sharing.On) == "" {
+	if g.opts.WindowPlanner != nil && route.Unfit(g.opts.Sharing.On) == "" {
 		g.to, g.from = make([]*pipeline, g.size), make([]*pipeline, g.size)
 		rail := max(message, railSlot(slotOf(g.opts.Staging)))
 		for _, peer := range g.opts.Sharing.On.Rails(g.rank) {
@@ -247,7 +248,7 @@ func (g *Group) Size() int { return g.size }
 
 // Route says how the group moves its collectives, and why. Barriers and messages are staged, and on
 // several hosts all collectives but all_reduce, all_gather and reduce_scatter.
-func (g *Group) Route() Route { return g.route }
+func (g *Group) Route() route.Route { return g.route }
 
 // Context returns the context of the device.
 func (g *Group) Context() cuda.Context { return g.ctx }

@@ -7,21 +7,10 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
 )
-
-// Interpret says whether short calls over windows are kernels that interpret their program.
-type Interpret byte
-
-// The values of Interpret.
-const (
-	InterpretAuto   Interpret = iota // where each rank has a device of its own
-	InterpretNever                   // by nobody
-	InterpretAlways                  // wherever windows are in the memory of devices
-)
-
-func (i Interpret) String() string { return [...]string{"auto", "0", "1"}[i%3] }
 
 // interpreter executes short calls over windows: a call is one kernel, which interprets the program
 // of the call as a table of steps (kernel.Table). The stream has nothing to do in between, and
@@ -76,7 +65,7 @@ func (o *opening) clearFlags() error {
 	ended := o.access(at, true)
 	clear(host)
 	ended()
-	flags := o.places[onDevice][w.g.rank] + cuda.Ptr(o.windowRoom().runsAt(o.slotOf(onDevice)))
+	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(o.windowRoom().runsAt(o.slotOf(route.OnDevice)))
 	for done, all := 0, runsBytes(w.g.size); done < all; done += len(host) {
 		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err

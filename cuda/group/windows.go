@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 )
 
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
@@ -21,7 +22,7 @@ import (
 type windows struct {
 	g       *Group
 	layout  layout
-	kind    kind
+	kind    route.Kind
 	page    cuda.Registered // of this rank
 	pages   []page          // by rank
 	peers   []int           // the other ranks on this host, whose windows this one uses

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
 )
@@ -37,14 +38,14 @@ type Sharing struct {
 type Window struct {
 	ctx     cuda.Context
 	page    *mem.Segment
-	host    *mem.Segment // nil for none
-	memory  cuda.Memory  // nil for none
-	room    windowRoom   // of the one in memory of the host
-	slot    int          // of the one in memory of the device
-	arena   *Arena       // that it lends; nil for none
-	lacks   [kinds]error // why there is none of a kind
-	channel int          // of this rank, for memory that it makes later (graphs_grow.go); -1 for none
-	shared  []int        // of the page, of the channel, of each kind that there is, and of the arena
+	host    *mem.Segment       // nil for none
+	memory  cuda.Memory        // nil for none
+	room    windowRoom         // of the one in memory of the host
+	slot    int                // of the one in memory of the device
+	arena   *Arena             // that it lends; nil for none
+	lacks   [route.Kinds]error // why there is none of a kind
+	channel int                // of this rank, for memory that it makes later (graphs_grow.go); -1 for none
+	shared  []int              // of the page, of the channel, of each kind that there is, and of the arena
 }
 
 // windowRoom says what is where in a window.
@@ -80,9 +81,9 @@ func slotOn(info cuda.Info, staging int, grows bool) int {
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
 // Options.Graphs and Options.Route. A Group takes it over. In the memory of the device it may be
-// larger than Staging says if it grows. With RouteAuto it may lack anything: then the Group says
+// larger than Staging says if it grows. With route.Auto it may lack anything: then the Group says
 // why the ranks do without.
-func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string, grows bool) (*Window, error) {
+func NewWindow(ctx cuda.Context, staging, graphs, ranks int, wanted string, grows bool) (*Window, error) {
 	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows),
 		channel: -1}
 	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
@@ -96,19 +97,19 @@ func NewWindow(ctx cuda.Context, staging, graphs, ranks int, route string, grows
 			}
 		}
 	}
-	for k := range kinds {
+	for k := range route.Kinds {
 		switch {
-		case !k.wanted(route):
-			w.lacks[k] = fault.New(fault.NotSupported, "GOCCL_CUDA_ROUTE=%s was set", route)
+		case !k.Wanted(wanted):
+			w.lacks[k] = fault.New(fault.NotSupported, "GOCCL_CUDA_ROUTE=%s was set", wanted)
 			continue
 		case err != nil:
 			w.lacks[k] = err
-		case k == inHost:
+		case k == route.InHost:
 			w.lacks[k] = w.makeHost()
 		default:
 			w.lacks[k] = w.makeMemory()
 		}
-		if route != RouteAuto && w.lacks[k] != nil {
+		if wanted != route.Auto && w.lacks[k] != nil {
 			return nil, errors.Join(w.lacks[k], w.Free())
 		}
 	}
@@ -125,7 +126,7 @@ func (w *Window) makeHost() (err error) {
 func (w *Window) makeMemory() error {
 	if info := w.ctx.Info(); !info.Shares {
 		return fault.New(fault.NotSupported, "device %d (%s) cannot share its memory with other processes; "+
-			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, RouteHostWindows)
+			"GOCCL_CUDA_ROUTE=%s does without", info.Index, info.Name, route.HostWindows)
 	}
 	return in(w.ctx, func() error {
 		memory, err := w.ctx.Alloc(w.room.bytes(w.slot))
@@ -181,7 +182,7 @@ func (w *Window) Shared() {
 // Free gives the memory back, if no Group has taken it over.
 func (w *Window) Free() error {
 	w.Shared()
-	err := errors.Join(w.free(onDevice), w.free(inHost))
+	err := errors.Join(w.free(route.OnDevice), w.free(route.InHost))
 	if w.channel >= 0 {
 		syscall.Close(w.channel)
 		w.channel = -1
@@ -194,12 +195,12 @@ func (w *Window) Free() error {
 }
 
 // free gives the window of a kind back.
-func (w *Window) free(k kind) (err error) {
+func (w *Window) free(k route.Kind) (err error) {
 	switch {
-	case k == onDevice && w.memory != nil:
+	case k == route.OnDevice && w.memory != nil:
 		err = in(w.ctx, w.memory.Free)
 		w.memory = nil
-	case k == inHost && w.host != nil:
+	case k == route.InHost && w.host != nil:
 		err = w.host.Free()
 		w.host = nil
 	}
@@ -229,28 +230,28 @@ func scratches(ranks int) int {
 // opening is what a group has of windows until the ranks have agreed on their route.
 type opening struct {
 	w          *windows
-	attempt    int               // from 1
-	interprets bool              // short calls, if windows are in the memory of devices
-	lacks      [kinds]error      // why windows of a kind do not work for this rank
-	slots      []int             // by rank: of its window in the memory of its device
-	slot       int               // that all use of these
-	reads      [kinds]Reads      // of the slowest peer
-	word       float64           // seconds, of a word of the stream; 0 if not measured
-	offers     [][kinds]bool     // by rank: of which kinds it has shared a window
-	inProcess  []bool            // by rank
-	opened     []bool            // by rank: its page
-	passed     [][]int           // by rank: its descriptors
-	places     [kinds][]cuda.Ptr // of the windows, by rank
-	arenas     []lent            // by rank
+	attempt    int                      // from 1
+	interprets bool                     // short calls, if windows are in the memory of devices
+	lacks      [route.Kinds]error       // why windows of a kind do not work for this rank
+	slots      []int                    // by rank: of its window in the memory of its device
+	slot       int                      // that all use of these
+	reads      [route.Kinds]route.Reads // of the slowest peer
+	word       float64                  // seconds, of a word of the stream; 0 if not measured
+	offers     [][route.Kinds]bool      // by rank: of which kinds it has shared a window
+	inProcess  []bool                   // by rank
+	opened     []bool                   // by rank: its page
+	passed     [][]int                  // by rank: its descriptors
+	places     [route.Kinds][]cuda.Ptr  // of the windows, by rank
+	arenas     []lent                   // by rank
 
 	// What gives things back, last first: what belongs to all kinds comes last in these lists.
-	own, peers [kinds + 1][]func() error
+	own, peers [route.Kinds + 1][]func() error
 }
 
-const common = kinds
+const common = route.Kinds
 
 // openWindows makes the windows of a group. All ranks call it at the same time, and either all have
-// windows then, or none. With RouteAuto the ranks choose, and what a rank lacks is the reason for
+// windows then, or none. With route.Auto the ranks choose, and what a rank lacks is the reason for
 // another route. Otherwise it is an error, which says what this rank lacks, or which other one
 // lacks something. A rank without a Window has all do without, which is no error.
 func openWindows(g *Group) (*windows, error) {
@@ -265,25 +266,25 @@ func openWindows(g *Group) (*windows, error) {
 	o := &opening{w: w, inProcess: make([]bool, g.size), opened: make([]bool, g.size), passed: make([][]int, g.size)}
 	w.opening = o
 	defer o.close()
-	for k := range kinds {
+	for k := range route.Kinds {
 		o.places[k] = make([]cuda.Ptr, g.size)
 	}
 	if g.opts.Window != nil {
 		o.lacks = g.opts.Window.lacks
 		o.own[common] = []func() error{g.opts.Window.Free}
 	}
-	if why := Unfit(on); why != "" {
-		o.lackAll([]kind{inHost, onDevice}, fault.New(fault.NotSupported, "%s", why))
+	if why := route.Unfit(on); why != "" {
+		o.lackAll([]route.Kind{route.InHost, route.OnDevice}, fault.New(fault.NotSupported, "%s", why))
 	} else if len(on.Hosts()) > 1 {
 		w.rails = &rails{w: w, to: g.to, from: g.from, orders: map[*program.Lowered]*order{}}
 	}
 	err := o.agree()
-	if err != nil || g.route.Name == RouteStaged {
+	if err != nil || g.route.Name == route.Staged {
 		return nil, errors.Join(err, o.giveBack())
 	}
-	chosen := onDevice
-	if g.route.Name == inHost.route() {
-		chosen = inHost
+	chosen := route.OnDevice
+	if g.route.Name == route.InHost.Route() {
+		chosen = route.InHost
 	}
 	o.settle(chosen)
 	return w, nil
@@ -292,21 +293,21 @@ func openWindows(g *Group) (*windows, error) {
 // agree opens windows until the ranks have a route that works on all of them.
 func (o *opening) agree() error {
 	g := o.w.g
-	notes, err := o.exchange()
+	offers, err := o.exchange()
 	if err != nil {
 		return err
 	}
-	if without := slices.IndexFunc(notes, func(n note) bool { return !n.Has }); without >= 0 {
+	if without := slices.IndexFunc(offers, func(n route.Offer) bool { return !n.Has }); without >= 0 {
 		g.route.Why = fmt.Sprintf("rank %d has not brought a window, as in groups that others were made of", without)
 		return nil
 	}
-	if err := sameSlots(notes, g.rank); err != nil {
+	if err := route.SameSlots(offers, g.rank); err != nil {
 		return err
 	}
-	o.slot = mostSlot + int(notes[g.rank].Slot)
-	for rank, n := range notes {
+	o.slot = mostSlot + int(offers[g.rank].Slot)
+	for rank, n := range offers {
 		o.offers = append(o.offers, n.Works)
-		if n.Works[onDevice] {
+		if n.Works[route.OnDevice] {
 			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%pageBytes != 0 {
 				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
 			}
@@ -318,81 +319,79 @@ func (o *opening) agree() error {
 		}
 		o.arenas = append(o.arenas, lent{bytes: int(n.Arena)})
 	}
-	var tried [kinds]bool
+	var tried [route.Kinds]bool
 	on := g.opts.Sharing.On
-	o.interprets = interprets(notes, on)
-	for open := next(notes, on, tried); len(open) > 0; open = next(notes, on, tried) {
+	o.interprets = route.Interprets(offers, on)
+	for open := route.Next(offers, on, tried); len(open) > 0; open = route.Next(offers, on, tried) {
 		for _, k := range open {
 			tried[k] = true
 		}
-		if notes, err = o.try(open, notes); err != nil {
+		if offers, err = o.try(open, offers); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(open, func(k kind) bool { return works(notes, k) }) {
+		if slices.ContainsFunc(open, func(k route.Kind) bool { return route.Works(offers, k) }) {
 			break
 		}
 	}
-	for k := range kinds {
-		if tried[k] || !works(notes, k) {
+	for k := range route.Kinds {
+		if tried[k] || !route.Works(offers, k) {
 			continue
 		}
-		for rank := range notes { // what was not needed was not opened
-			notes[rank].Works[k] = false
+		for rank := range offers { // what was not needed was not opened
+			offers[rank].Works[k] = false
 		}
 	}
-	if g.opts.Route == RouteAuto {
-		g.route = choose(notes, on)
+	if g.route = route.Choose(g.opts.Route, offers, on); g.opts.Route == route.Auto {
 		return nil
 	}
-	g.route = Route{Name: g.opts.Route, Devices: devices(notes, on), Hosts: several(on)}
-	return o.refused(notes)
+	return o.refused(offers)
 }
 
 // refused returns the error of a route that the user has chosen and that does not work, or nil.
-func (o *opening) refused(notes []note) error {
-	k := onDevice
-	if o.w.g.opts.Route == RouteHostWindows {
-		k = inHost
+func (o *opening) refused(offers []route.Offer) error {
+	k := route.OnDevice
+	if o.w.g.opts.Route == route.HostWindows {
+		k = route.InHost
 	}
-	if works(notes, k) {
+	if route.Works(offers, k) {
 		return nil
 	}
 	if o.lacks[k] != nil {
 		return o.lacks[k]
 	}
-	rank := slices.IndexFunc(notes, func(n note) bool { return !n.Works[k] })
+	rank := slices.IndexFunc(offers, func(n route.Offer) bool { return !n.Works[k] })
 	return fault.Peer(fault.NotSupported, rank, "it cannot share memory for the windows of device groups: %s",
-		notes[rank].Why[k])
+		offers[rank].Why[k])
 }
 
 // try opens windows of some kinds. A rank that lacks something goes on to the next exchange, so
 // that the others do not wait.
-func (o *opening) try(open []kind, notes []note) ([]note, error) {
+func (o *opening) try(open []route.Kind, offers []route.Offer) ([]route.Offer, error) {
 	o.attempt++
-	steps := []func([]kind, []note){o.openOwn, o.openPeers}
+	steps := []func([]route.Kind, []route.Offer){o.openOwn, o.openPeers}
 	if o.announces() {
-		steps = append(steps, func(open []kind, _ []note) {
+		steps = append(steps, func(open []route.Kind, _ []route.Offer) {
 			if err := o.withPeers(func() error { return o.meet(open) }); err != nil {
 				o.lackAll(open, err)
 			}
 		})
 	}
 	for _, step := range steps {
-		open = slices.DeleteFunc(slices.Clone(open), func(k kind) bool { return !works(notes, k) })
+		open = slices.DeleteFunc(slices.Clone(open), func(k route.Kind) bool { return !route.Works(offers, k) })
 		if len(open) == 0 {
 			break
 		}
-		step(open, notes)
+		step(open, offers)
 		var err error
-		if notes, err = o.exchange(); err != nil {
+		if offers, err = o.exchange(); err != nil {
 			return nil, err
 		}
 	}
-	return notes, nil
+	return offers, nil
 }
 
 // lackAll notes that windows of some kinds do not work.
-func (o *opening) lackAll(open []kind, err error) {
+func (o *opening) lackAll(open []route.Kind, err error) {
 	for _, k := range open {
 		if o.lacks[k] == nil {
 			o.lacks[k] = err
@@ -401,9 +400,9 @@ func (o *opening) lackAll(open []kind, err error) {
 }
 
 // exchange gives this rank's note to all, and returns theirs.
-func (o *opening) exchange() ([]note, error) {
+func (o *opening) exchange() ([]route.Offer, error) {
 	g := o.w.g
-	own := note{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
+	own := route.Offer{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
 		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
 		Word: o.word}
 	if own.Has {
@@ -412,7 +411,7 @@ func (o *opening) exchange() ([]note, error) {
 			own.Arena = uint64(g.opts.Window.arena.bytes)
 		}
 	}
-	for k := range kinds {
+	for k := range route.Kinds {
 		if own.Works[k] = o.lacks[k] == nil; !own.Works[k] {
 			own.Why[k] = fault.Text(o.lacks[k])
 		}
@@ -421,35 +420,36 @@ func (o *opening) exchange() ([]note, error) {
 }
 
 // exchange gives this rank's note to all, and returns theirs.
-func (g *Group) exchange(own *note) ([]note, error) {
-	mine, all := make([]byte, noteBytes), make([]byte, noteBytes*g.size)
-	own.encode(mine)
+func (g *Group) exchange(own *route.Offer) ([]route.Offer, error) {
+	mine, all := make([]byte, route.OfferBytes), make([]byte, route.OfferBytes*g.size)
+	own.Encode(mine)
 	call := exec.Call{Coll: dtype.AllGather, Type: dtype.U8,
-		In: []exec.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(mine)), Count: noteBytes}}}
+		In: []exec.Block{{Ptr: unsafe.Pointer(unsafe.SliceData(mine)), Count: route.OfferBytes}}}
 	for rank := range g.size {
-		call.Out = append(call.Out, exec.Block{Ptr: unsafe.Pointer(&all[rank*noteBytes]), Count: noteBytes})
+		out := exec.Block{Ptr: unsafe.Pointer(&all[rank*route.OfferBytes]), Count: route.OfferBytes}
+		call.Out = append(call.Out, out)
 	}
 	if err := g.comm.Run(&call); err != nil {
 		return nil, err
 	}
-	notes := make([]note, g.size)
-	for rank := range notes {
-		notes[rank] = decodeNote(all[rank*noteBytes:])
+	offers := make([]route.Offer, g.size)
+	for rank := range offers {
+		offers[rank] = route.Decode(all[rank*route.OfferBytes:])
 	}
-	return notes, nil
+	return offers, nil
 }
 
 // openOwn makes what this rank has of its own.
-func (o *opening) openOwn(open []kind, _ []note) {
+func (o *opening) openOwn(open []route.Kind, _ []route.Offer) {
 	w := o.w
 	if w.page == nil {
 		if err := o.openCommon(); err != nil {
-			o.lackAll([]kind{inHost, onDevice}, err)
+			o.lackAll([]route.Kind{route.InHost, route.OnDevice}, err)
 			return
 		}
 	}
 	for _, k := range open {
-		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == RouteAuto && len(w.peers) > 0 {
+		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == route.Auto && len(w.peers) > 0 {
 			o.lacks[k] = o.fill(k)
 		}
 	}
@@ -508,9 +508,9 @@ func (o *opening) openCommon() error {
 	return err
 }
 
-func (o *opening) openOwnWindow(k kind) error {
+func (o *opening) openOwnWindow(k route.Kind) error {
 	g := o.w.g
-	if k == onDevice {
+	if k == route.OnDevice {
 		o.places[k][g.rank] = g.opts.Window.memory.Ptr()
 		if !o.interprets {
 			return nil
@@ -527,15 +527,15 @@ func (o *opening) register(giving *[]func() error, rank int, segment *mem.Segmen
 		return err
 	}
 	*giving = append(*giving, registered.Free)
-	o.places[inHost][rank] = registered.Ptr()
+	o.places[route.InHost][rank] = registered.Ptr()
 	return nil
 }
 
 // openPeers finds the memory of the peers.
-func (o *opening) openPeers(open []kind, notes []note) {
+func (o *opening) openPeers(open []route.Kind, offers []route.Offer) {
 	w := o.w
 	for _, rank := range w.peers {
-		if o.openInProcess(rank, open, notes) {
+		if o.openInProcess(rank, open, offers) {
 			continue
 		}
 		if err := o.openPage(rank); err != nil {
@@ -544,7 +544,7 @@ func (o *opening) openPeers(open []kind, notes []note) {
 		}
 		for _, k := range open {
 			if err := o.openPeer(rank, k); err != nil {
-				o.lackAll([]kind{k}, err)
+				o.lackAll([]route.Kind{k}, err)
 			}
 		}
 	}
@@ -572,7 +572,7 @@ func (o *opening) withPeers(f func() error) error {
 
 // openInProcess finds the memory of a rank of this process, which has registered it already. A
 // device has no access to what a context of another one has, so it imports that.
-func (o *opening) openInProcess(rank int, open []kind, notes []note) bool {
+func (o *opening) openInProcess(rank int, open []route.Kind, offers []route.Offer) bool {
 	w, t := o.w, o.w.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
@@ -582,15 +582,15 @@ func (o *opening) openInProcess(rank int, open []kind, notes []note) bool {
 	}
 	o.inProcess[rank], w.pages[rank] = true, peer.pages[rank]
 	for _, k := range open {
-		if k == inHost || notes[rank].Device == notes[w.g.rank].Device {
+		if k == route.InHost || offers[rank].Device == offers[w.g.rank].Device {
 			o.places[k][rank] = peer.opening.places[k][rank]
-			if arena := peer.g.opts.Window.arena; k == onDevice && arena != nil {
+			if arena := peer.g.opts.Window.arena; k == route.OnDevice && arena != nil {
 				o.arenas[rank].base = arena.memory.Ptr()
 			}
 			continue
 		}
 		if err := o.importInProcess(rank, peer.g); err != nil {
-			o.lackAll([]kind{k}, err)
+			o.lackAll([]route.Kind{k}, err)
 		}
 	}
 	return true
@@ -634,7 +634,7 @@ func (o *opening) openPage(rank int) error {
 		o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
 	}
 	want := o.firstPassed()
-	for k := range kinds {
+	for k := range route.Kinds {
 		if o.offers[rank][k] {
 			want++
 		}
@@ -670,18 +670,18 @@ func (o *opening) firstPassed() int {
 }
 
 // openPeer maps the window of a rank in another process.
-func (o *opening) openPeer(rank int, k kind) error {
-	if k == onDevice {
+func (o *opening) openPeer(rank int, k route.Kind) error {
+	if k == route.OnDevice {
 		first := len(o.passed[rank]) - 1
 		if o.arenas[rank].bytes > 0 {
 			first--
 		}
-		if first < o.firstPassed() { // its notes contradict each other
+		if first < o.firstPassed() { // its offers contradict each other
 			return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in the memory of its device has come")
 		}
 		return o.importMemory(rank, o.passed[rank][first:])
 	}
-	if len(o.passed[rank]) <= o.firstPassed() { // its notes contradict each other
+	if len(o.passed[rank]) <= o.firstPassed() { // its offers contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
 	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.windowRoom().bytes(o.w.room.Slot))
@@ -695,7 +695,7 @@ func (o *opening) openPeer(rank int, k kind) error {
 // importMemory maps a rank's window in the memory of its device, and its arena if it has one.
 func (o *opening) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
-		at, bytes := &o.places[onDevice][rank], o.windowRoom().bytes(o.slots[rank])
+		at, bytes := &o.places[route.OnDevice][rank], o.windowRoom().bytes(o.slots[rank])
 		if i > 0 {
 			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
 		}
@@ -703,7 +703,7 @@ func (o *opening) importMemory(rank int, descriptors []int) error {
 		if err != nil {
 			return err
 		}
-		o.peers[onDevice] = append(o.peers[onDevice], memory.Free)
+		o.peers[route.OnDevice] = append(o.peers[route.OnDevice], memory.Free)
 		*at = memory.Ptr()
 	}
 	return nil
@@ -727,8 +727,8 @@ func (o *opening) keepChannels() {
 
 // slotOf returns the bytes of the slots that the ranks use in windows of a kind. Between hosts what
 // travels has slots, too, as long as those of windows are by the user.
-func (o *opening) slotOf(k kind) int {
-	if k == onDevice && o.w.rails == nil {
+func (o *opening) slotOf(k route.Kind) int {
+	if k == route.OnDevice && o.w.rails == nil {
 		return o.slot
 	}
 	return o.windowRoom().slot
@@ -743,7 +743,7 @@ func (w *windows) windowRoom() windowRoom {
 
 // settle keeps windows of the kind that the ranks have chosen. Nobody uses others any more. The
 // peers have joined by then, so an error is none of joining: it is told in the end.
-func (o *opening) settle(chosen kind) {
+func (o *opening) settle(chosen route.Kind) {
 	w := o.w
 	loser := 1 - chosen
 	w.g.opts.Window.Shared() // the numbers of descriptors that are closed may be those of others soon
@@ -760,14 +760,14 @@ func (o *opening) settle(chosen kind) {
 	w.kind = chosen
 	w.graphs.locate()
 	o.keepChannels()
-	if chosen == onDevice {
+	if chosen == route.OnDevice {
 		w.lend(o.arenas)
 	}
-	if o.interprets && chosen == onDevice && w.rails == nil && len(w.peers) > 0 {
+	if o.interprets && chosen == route.OnDevice && w.rails == nil && len(w.peers) > 0 {
 		w.runs = newInterpreter(w)
 		w.g.route.Interpreted = tune.MostInterpreted
 	}
-	if w.g.opts.Route == RouteAuto {
+	if w.g.opts.Route == route.Auto {
 		w.used[0] = o.mark() // the peers have read it
 	}
 }
@@ -775,8 +775,8 @@ func (o *opening) settle(chosen kind) {
 // giveBack undoes everything.
 func (o *opening) giveBack() error {
 	w := o.w
-	w.giving = slices.Concat(o.own[common], o.own[inHost], o.own[onDevice],
-		o.peers[common], o.peers[inHost], o.peers[onDevice])
+	w.giving = slices.Concat(o.own[common], o.own[route.InHost], o.own[route.OnDevice],
+		o.peers[common], o.peers[route.InHost], o.peers[route.OnDevice])
 	return w.giveBack()
 }
 

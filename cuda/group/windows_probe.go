@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/route"
 )
 
 // Before ranks rely on windows that nobody has chosen by name, each reads some of every peer's
@@ -31,7 +32,7 @@ func (o *opening) probed() int {
 func (o *opening) mark() uint64 { return at(0, 0, o.attempt) }
 
 // pattern fills bytes with what a window of a rank has.
-func pattern(b []byte, rank int, k kind) {
+func pattern(b []byte, rank int, k route.Kind) {
 	seed := uint64(rank)<<32 | uint64(k)<<24 | 1
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], (seed+uint64(i))*0x9e3779b97f4a7c15)
@@ -39,7 +40,7 @@ func pattern(b []byte, rank int, k kind) {
 }
 
 // same reports whether bytes are those of a pattern.
-func same(b []byte, rank int, k kind) bool {
+func same(b []byte, rank int, k route.Kind) bool {
 	want := make([]byte, len(b))
 	pattern(want, rank, k)
 	return string(want) == string(b)
@@ -62,7 +63,7 @@ func (o *opening) access(at int, write bool) (ended func()) {
 }
 
 // fill writes the pattern of this rank into its window.
-func (o *opening) fill(k kind) error {
+func (o *opening) fill(k route.Kind) error {
 	w := o.w
 	at, host, from := o.scratch(0)
 	ended := o.access(at, true)
@@ -86,11 +87,11 @@ func (o *opening) announce() error {
 }
 
 // announces reports whether the ranks tell each other that their windows are ready.
-func (o *opening) announces() bool { return o.w.g.opts.Route == RouteAuto || o.interprets }
+func (o *opening) announces() bool { return o.w.g.opts.Route == route.Auto || o.interprets }
 
 // meet sees that what all peers have announced is there, and reads their windows if nobody has
 // chosen them by name. Its error is of windows of all kinds.
-func (o *opening) meet(open []kind) error {
+func (o *opening) meet(open []route.Kind) error {
 	w := o.w
 	for _, peer := range w.peers {
 		// The host has seen its word, so what the peer has written comes before what is enqueued
@@ -99,14 +100,14 @@ func (o *opening) meet(open []kind) error {
 			return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
 		}
 	}
-	if w.g.opts.Route != RouteAuto {
+	if w.g.opts.Route != route.Auto {
 		return nil
 	}
 	return o.probe(open)
 }
 
 // probe reads the windows of all peers.
-func (o *opening) probe(open []kind) error {
+func (o *opening) probe(open []route.Kind) error {
 	w := o.w
 	memory, err := w.g.ctx.Alloc(o.probed())
 	if err != nil {
@@ -123,7 +124,7 @@ func (o *opening) probe(open []kind) error {
 }
 
 // probePeer reads the windows of a peer into memory of the device.
-func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) {
+func (o *opening) probePeer(peer int, open []route.Kind, into cuda.Ptr) {
 	for _, k := range open {
 		if o.lacks[k] != nil {
 			continue
@@ -141,39 +142,39 @@ func (o *opening) probePeer(peer int, open []kind, into cuda.Ptr) {
 }
 
 // read reads the window of a peer, checks what has come, and returns how long it takes.
-func (o *opening) read(peer int, k kind, into cuda.Ptr) (Reads, error) {
+func (o *opening) read(peer int, k route.Kind, into cuda.Ptr) (route.Reads, error) {
 	w, n := o.w, o.probed()
 	var took [2]time.Duration
 	sizes := [2]int{max(1, n/lessProbed), n}
 	for i, bytes := range sizes {
 		var err error
 		if took[i], err = o.best(func() error { return w.stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
-			return Reads{}, err
+			return route.Reads{}, err
 		}
 	}
 	at, host, back := o.scratch(1)
 	if err := w.stream.Copy(back, into, n); err != nil {
-		return Reads{}, err
+		return route.Reads{}, err
 	}
 	if err := w.stream.Synchronize(); err != nil {
-		return Reads{}, err
+		return route.Reads{}, err
 	}
 	defer o.access(at, false)()
 	if !same(host, peer, k) {
-		return Reads{}, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
-			w.g.ctx.Info().Index, peer, k.route())
+		return route.Reads{}, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
+			w.g.ctx.Info().Index, peer, k.Route())
 	}
 	return apart(sizes, took), nil
 }
 
 // apart returns the cost of a copy and of its bytes, from the times that two sizes take. Where the
 // longer one does not take longer, nothing but its rate is known.
-func apart(bytes [2]int, took [2]time.Duration) Reads {
+func apart(bytes [2]int, took [2]time.Duration) route.Reads {
 	if took[1] <= took[0] {
-		return Reads{Rate: float64(bytes[1]) / took[1].Seconds()}
+		return route.Reads{Rate: float64(bytes[1]) / took[1].Seconds()}
 	}
 	rate := float64(bytes[1]-bytes[0]) / (took[1] - took[0]).Seconds()
-	return Reads{Rate: rate, Latency: max(0, took[0].Seconds()-float64(bytes[0])/rate)}
+	return route.Reads{Rate: rate, Latency: max(0, took[0].Seconds()-float64(bytes[0])/rate)}
 }
 
 // best returns the least time, of some tries, from when something is enqueued until it has ended.
