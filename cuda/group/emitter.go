@@ -22,6 +22,8 @@ type emitter struct {
 	lending
 
 	program program.Program
+	call    *exec.Call       // of the instructions that are being emitted,
+	slot    int              // and theirs
 	words   []cuda.WordOp    // to be enqueued at once
 	fresh   [wordsOfPeer]int // by word: 1 + where words has the last write of it to all peers, 0 if it has none
 	sources []source
@@ -30,8 +32,52 @@ type emitter struct {
 	chunks  kernel.Gather
 }
 
+// sink is what the instructions of a program become: work of a stream (windows), a part of a CUDA
+// graph (graphs), or a table of steps (interpreter). An emitter has copies and reduce of all of
+// them.
+type sink interface {
+	enter() // waits until all peers have left the slot
+	signal(nth int) error
+	wait(peer, nth int)
+	leave() // tells the peers that this rank has left their slots
+	// copies does the first of some copies that follow each other, and returns how many it has
+	// done.
+	copies(lane []program.Instruction) (n int, err error)
+	reduce(b *program.Instruction) error
+}
+
+// emitLane gives a sink the instructions of a lane.
+func emitLane(lane []program.Instruction, to sink) (err error) {
+	for n := 1; len(lane) > 0 && err == nil; lane = lane[n:] {
+		b := &lane[0]
+		n = 1
+		switch b.Op {
+		case program.OpEnter:
+			to.enter()
+		case program.OpSignal:
+			err = to.signal(b.Nth)
+		case program.OpWait:
+			to.wait(b.Peer, b.Nth)
+		case program.OpLeave:
+			to.leave()
+		case program.OpDrain: // behind the last piece, by who lends
+		case program.OpCopy:
+			for n < len(lane) && lane[n].Op == program.OpCopy {
+				n++
+			}
+			n, err = to.copies(lane[:n])
+		case program.OpReduce:
+			err = to.reduce(b)
+		default:
+			err = fault.New(fault.Internal, "an instruction (%d) that no device knows", b.Op)
+		}
+	}
+	return err
+}
+
 // compile makes e.program the program of a piece of a call.
 func (e *emitter) compile(call *exec.Call, low *program.Lowered, piece int) error {
+	e.call = call
 	p := &e.program
 	if err := p.Compile(&e.room, low, call, nil, piece); err != nil {
 		return err
@@ -40,6 +86,11 @@ func (e *emitter) compile(call *exec.Call, low *program.Lowered, piece int) erro
 		return fault.New(fault.NotSupported, "%v by plan %s cannot be executed by a device", call.Coll, low.Name)
 	}
 	return nil
+}
+
+// errSignals is for a plan whose signals no word can count.
+func (e *emitter) errSignals() error {
+	return fault.New(fault.NotSupported, "plan %s gives too many signals", e.program.Low.Name)
 }
 
 // flush enqueues the words that have come together.
@@ -52,16 +103,18 @@ func (e *emitter) flush() error {
 	return err
 }
 
-// emit enqueues the first instructions of a lane, which is a copy or a reduction, and returns how
-// many: copies that follow each other, and that no other order would change, are one launch.
-func (e *emitter) emit(call *exec.Call, lane []program.Instruction, slot int) (n int, err error) {
+// signals reports whether this rank signals; else nobody uses its window.
+func (e *emitter) signals() bool { return len(e.program.Low.Told) > 0 }
+
+// copies enqueues the first of some copies. Those that no other order would change are one launch.
+func (e *emitter) copies(lane []program.Instruction) (n int, err error) {
 	if e.chunks.Count = 0; e.gathers {
-		for n < len(lane) && e.joins(call, &lane[n], slot) {
+		for n < len(lane) && e.joins(&lane[n]) {
 			n++
 		}
 	}
 	if e.chunks.Count < 2 {
-		return 1, e.emitOne(call, &lane[0], slot)
+		return 1, e.copy(&lane[0])
 	}
 	bytes := 0
 	for _, c := range e.chunks.Chunks[:e.chunks.Count] {
@@ -76,28 +129,24 @@ func (e *emitter) emit(call *exec.Call, lane []program.Instruction, slot int) (n
 		return 0, err
 	}
 	for i := range lane[:n] {
-		if b := &lane[i]; b.Way != program.WayNothing && b.Dst.Base == program.BaseOwn {
-			e.place(b.Dst.Chunk, slot)
-		}
+		e.place(&lane[i])
 	}
 	return n, nil
 }
 
 // joins adds what an instruction copies to the chunks that are copied together. It reports whether
 // it could.
-func (e *emitter) joins(call *exec.Call, b *program.Instruction, slot int) bool {
+func (e *emitter) joins(b *program.Instruction) bool {
 	switch {
-	case b.Op != program.OpCopy:
-		return false
 	case b.Way == program.WayNothing:
 		return true
 	case e.program.Factor(b.Step) != 1:
 		return false
 	}
 	before := e.chunks.Count
-	from := e.source(call, &b.Src[0], slot)
-	ok := e.joinsTo(e.address(call, &b.Dst, slot), from, b.Bytes) &&
-		(b.Way != program.WayFused || e.joinsTo(e.address(call, &b.FusedCopy, slot), from, b.Bytes))
+	from := e.source(&b.Src[0])
+	ok := e.joinsTo(e.address(&b.Dst), from, b.Bytes) &&
+		(b.Way != program.WayFused || e.joinsTo(e.address(&b.FusedCopy), from, b.Bytes))
 	if !ok {
 		e.chunks.Count = before
 	}
@@ -109,64 +158,45 @@ func (e *emitter) joinsTo(to cuda.Ptr, from source, bytes int) bool {
 		Lent: from.lent})
 }
 
-// emitOne enqueues a copy or a reduction.
-func (e *emitter) emitOne(call *exec.Call, b *program.Instruction, slot int) error {
-	if b.Op != program.OpCopy && b.Op != program.OpReduce {
-		return fault.New(fault.Internal, "an instruction (%d) of plan %s that no device knows", b.Op, e.program.Low.Name)
-	}
-	if b.Way == program.WayNothing {
-		return nil
-	}
-	var err error
-	if b.Op == program.OpCopy {
-		err = e.copy(call, b, slot)
-	} else {
-		err = e.reduce(call, b, slot)
-	}
-	if b.Dst.Base == program.BaseOwn {
-		e.place(b.Dst.Chunk, slot)
-	}
-	return err
-}
-
 // address returns where an operand is.
-func (e *emitter) address(call *exec.Call, b *program.Operand, slot int) cuda.Ptr {
+func (e *emitter) address(b *program.Operand) cuda.Ptr {
 	off := cuda.Ptr(b.Off)
 	switch b.Base {
 	case program.BaseIn:
-		return pointer(call.In[b.Index]) + off
+		return pointer(e.call.In[b.Index]) + off
 	case program.BaseOut:
-		return pointer(call.Out[b.Index]) + off
+		return pointer(e.call.Out[b.Index]) + off
 	case program.BaseTmp:
 		return e.tmp + off
 	case program.BasePeer:
-		return e.places[b.Index] + cuda.Ptr(slot*e.room.Slot) + off
+		return e.places[b.Index] + cuda.Ptr(e.slot*e.room.Slot) + off
 	}
 	if p := e.loan(b.Chunk); p != 0 {
 		return p
 	}
-	return e.places[e.room.Rank] + cuda.Ptr(slot*e.room.Slot) + off
+	return e.places[e.room.Rank] + cuda.Ptr(e.slot*e.room.Slot) + off
 }
 
 // copy enqueues a copy, and the one that is fused with it.
-func (e *emitter) copy(call *exec.Call, b *program.Instruction, slot int) error {
-	factor := e.program.Factor(b.Step)
-	to, from := e.address(call, &b.Dst, slot), e.source(call, &b.Src[0], slot)
-	switch {
-	case factor != 1:
-		return e.scale(call, to, from, b.Bytes, factor)
-	case to != from.at:
-		if err := e.move(to, from, b.Bytes); err != nil {
-			return err
+func (e *emitter) copy(b *program.Instruction) (err error) {
+	if b.Way == program.WayNothing {
+		return nil
+	}
+	to, from := e.address(&b.Dst), e.source(&b.Src[0])
+	if factor := e.program.Factor(b.Step); factor != 1 {
+		err = e.scale(to, from, b.Bytes, factor)
+	} else {
+		if to != from.at {
+			err = e.move(to, from, b.Bytes)
+		}
+		if b.Way == program.WayFused && err == nil {
+			if to = e.address(&b.FusedCopy); to != from.at {
+				err = e.move(to, from, b.Bytes)
+			}
 		}
 	}
-	if b.Way != program.WayFused {
-		return nil
-	}
-	if to = e.address(call, &b.FusedCopy, slot); to == from.at {
-		return nil
-	}
-	return e.move(to, from, b.Bytes)
+	e.place(b)
+	return err
 }
 
 // move copies bytes: what may be anywhere by a kernel, which looks where it is.
@@ -185,13 +215,22 @@ func (e *emitter) move(to cuda.Ptr, from source, bytes int) error {
 // of which each but the first continues with the result of the one before. So that it never
 // overwrites an operand that is still to come, the operand in the caller's memory is then copied to
 // the scratch before.
-func (e *emitter) reduce(call *exec.Call, b *program.Instruction, slot int) error {
-	to, n := e.address(call, &b.Dst, slot), b.Bytes/call.Type.Size()
+func (e *emitter) reduce(b *program.Instruction) error {
+	if b.Way == program.WayNothing {
+		return nil
+	}
+	err := e.combine(b)
+	e.place(b)
+	return err
+}
+
+func (e *emitter) combine(b *program.Instruction) error {
+	to, n := e.address(&b.Dst), b.Bytes/e.call.Type.Size()
 	several := len(b.Src) > kernel.MostSources
 	e.sources = e.sources[:0]
 	loaded := cuda.Ptr(0)
 	for k := range b.Src {
-		from := e.source(call, &b.Src[k], slot)
+		from := e.source(&b.Src[k])
 		callers := b.Src[k].Base == program.BaseIn || b.Src[k].Base == program.BaseOwn &&
 			from.at == to && e.loan(b.Src[k].Chunk) != 0
 		if callers && (several || e.program.Pre != 1) {
@@ -202,19 +241,19 @@ func (e *emitter) reduce(call *exec.Call, b *program.Instruction, slot int) erro
 				}
 				loaded = from.at
 			}
-			if err := e.load(call, into, from, b.Bytes); err != nil {
+			if err := e.load(into, from, b.Bytes); err != nil {
 				return err
 			}
 			from.at = into
 		}
 		e.sources = append(e.sources, from)
 	}
-	sum, _ := kernel.Reduce(call.Type, call.Op)
+	sum, _ := kernel.Reduce(e.call.Type, e.call.Op)
 	for left := e.sources; ; {
 		most := min(len(left), kernel.MostSources)
 		now := left[:most]
 		if left = left[most:]; len(left) == 0 && b.Step.Final && e.program.Post != 1 {
-			scaled, _ := kernel.Scale(call.Type)
+			scaled, _ := kernel.Scale(e.call.Type)
 			return e.launch(scaled, to, n, e.program.Post, now)
 		}
 		if err := e.launch(sum, to, n, 1, now); err != nil || len(left) == 0 {
@@ -232,17 +271,17 @@ func (e *emitter) continued(left []source, result cuda.Ptr) []source {
 }
 
 // load copies an operand of the caller, multiplied by the factor that operands have.
-func (e *emitter) load(call *exec.Call, to cuda.Ptr, from source, bytes int) error {
+func (e *emitter) load(to cuda.Ptr, from source, bytes int) error {
 	if e.program.Pre != 1 {
-		return e.scale(call, to, from, bytes, e.program.Pre)
+		return e.scale(to, from, bytes, e.program.Pre)
 	}
 	return e.move(to, from, bytes)
 }
 
-func (e *emitter) scale(call *exec.Call, to cuda.Ptr, from source, bytes int, factor float64) error {
-	scaled, _ := kernel.Scale(call.Type)
+func (e *emitter) scale(to cuda.Ptr, from source, bytes int, factor float64) error {
+	scaled, _ := kernel.Scale(e.call.Type)
 	e.single[0] = from
-	return e.launch(scaled, to, bytes/call.Type.Size(), factor, e.single[:])
+	return e.launch(scaled, to, bytes/e.call.Type.Size(), factor, e.single[:])
 }
 
 func (e *emitter) launch(k kernel.Call, to cuda.Ptr, n int, factor float64, from []source) error {

@@ -193,7 +193,7 @@ func (g *Group) leaveWindows() error {
 	if err := g.ends(time.Now(), func() (bool, error) { return g.releaseWindows(), nil }); err != nil {
 		return err
 	}
-	return in(g.ctx, g.windows.leave)
+	return in(g.ctx, g.windows.leavePeers)
 }
 
 // drain waits for the streams.

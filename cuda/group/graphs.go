@@ -39,15 +39,17 @@ import (
 type graphs struct {
 	w *windows
 	emitter
-	memory [][]cuda.Ptr // by rank: where its regions are, each regionsOfChunk of them
-	id     uint64       // of the capture that the stream is or was in
-	mine   int          // the region of this rank in it; -1 for none
-	turn   int          // pieces of it so far
-	calls  uint64       // captured so far, in all captures
-	theirs []int        // by rank: its region
-	heard  []int        // by peer: its signals of this piece that the stream waits for so far
-	told   []int        // by peer: the signals of this piece to it so far
-	next   []flag       // what the stream waits for next
+	memory    [][]cuda.Ptr // by rank: where its regions are, each regionsOfChunk of them
+	id        uint64       // of the capture that the stream is or was in
+	mine      int          // the region of this rank in it; -1 for none
+	turn      int          // pieces of it so far
+	calls     uint64       // captured so far, in all captures
+	theirs    []int        // by rank: its region
+	entered   bool         // this piece has
+	nth       int          // signal of it that comes next
+	seen      []int        // by peer: its signals of this piece that the stream waits for so far
+	signalled []int        // by peer: the signals of this piece to it so far
+	next      []flag       // what the stream waits for next
 
 	chunks   []chunk // of this rank, made after joining; guarded by Thread.sharing
 	channels []int   // by rank: by which its chunks come; 0 for none
@@ -102,7 +104,7 @@ func openGraphs(w *windows) (*graphs, error) {
 	}
 	n := len(w.pages)
 	c := &graphs{w: w, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
-		theirs: make([]int, n), heard: make([]int, n), told: make([]int, n)}
+		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n)}
 	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
@@ -147,7 +149,7 @@ func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int
 		if err := c.compile(&o.call, low, piece); err != nil {
 			return err
 		}
-		if err := c.piece(o, piece); err != nil {
+		if err := c.part(piece); err != nil {
 			return err
 		}
 		c.turn++
@@ -326,66 +328,71 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 	return nil
 }
 
-// piece makes a piece of a call part of the graph.
-func (c *graphs) piece(o *Op, piece int) error {
-	slot, low := c.turn%plan.WindowSlots, c.program.Low
-	clear(c.heard)
-	clear(c.told)
-	entered, signals := len(low.Told) == 0, 0 // nobody uses the window of a rank that does not signal
-	lane := c.program.Lanes[0]
-	for n := 1; len(lane) > 0; lane = lane[n:] {
-		b := &lane[0]
-		n = 1
-		if b.Op == program.OpWait {
-			nth, _ := slices.BinarySearch(low.Heard[b.Peer], b.Nth)
-			c.hear(b.Peer, slot, nth+1)
-			continue
-		}
-		if (b.Op == program.OpEnter || b.Op == program.OpSignal) && !entered {
-			entered = true
-			c.enter(slot)
-		}
-		c.wait()
-		switch b.Op {
-		case program.OpSignal:
-			for _, peer := range low.Told[signals] {
-				c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, slot)+8*c.told[peer])
-				c.told[peer]++
-			}
-			signals++
-		case program.OpEnter, program.OpLeave, program.OpDrain: // nothing is lent
-		default:
-			var err error
-			if n, err = c.emit(&o.call, lane, slot); err != nil {
-				return err
-			}
-		}
+// part makes a piece of a call part of the graph.
+func (c *graphs) part(piece int) error {
+	c.slot = c.turn % plan.WindowSlots
+	clear(c.seen)
+	clear(c.signalled)
+	c.entered, c.nth = !c.signals(), 0
+	if err := emitLane(c.program.Lanes[0], c); err != nil {
+		return err
 	}
-	for peer, counts := range low.Heard {
-		c.hear(peer, slot, len(counts))
+	for peer, counts := range c.program.Low.Heard {
+		c.hear(peer, len(counts))
 	}
-	c.wait()
-	for peer, counts := range low.Heard {
+	c.settle()
+	for peer, counts := range c.program.Low.Heard {
 		if len(counts) > 0 {
-			c.set(peer, c.w.layout.gone(c.room.Rank, c.theirs[peer], slot))
+			c.set(peer, c.w.layout.gone(c.room.Rank, c.theirs[peer], c.slot))
 		}
 	}
 	return nil
 }
 
-// enter has the stream wait until all peers have left a slot.
-func (c *graphs) enter(slot int) {
-	for _, peer := range c.w.peers {
-		c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, slot)})
+// enter has the stream wait until all peers have left the slot, once in a piece.
+func (c *graphs) enter() {
+	if !c.entered {
+		c.entered = true
+		for _, peer := range c.w.peers {
+			c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, c.slot)})
+		}
 	}
+	c.settle()
+}
+
+func (c *graphs) signal(int) error {
+	c.enter()
+	for _, peer := range c.program.Low.Told[c.nth] {
+		c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
+		c.signalled[peer]++
+	}
+	c.nth++
+	return nil
+}
+
+func (c *graphs) wait(peer, nth int) {
+	n, _ := slices.BinarySearch(c.program.Low.Heard[peer], nth)
+	c.hear(peer, n+1)
 }
 
 // hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
-func (c *graphs) hear(peer, slot, signals int) {
-	for ; c.heard[peer] < signals; c.heard[peer]++ {
-		at := c.w.layout.signal(peer, c.theirs[peer], slot) + 8*c.heard[peer]
+func (c *graphs) hear(peer, signals int) {
+	for ; c.seen[peer] < signals; c.seen[peer]++ {
+		at := c.w.layout.signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
 		c.next = append(c.next, flag{peer, at})
 	}
+}
+
+func (c *graphs) leave() { c.settle() }
+
+func (c *graphs) copies(lane []program.Instruction) (int, error) {
+	c.settle()
+	return c.emitter.copies(lane)
+}
+
+func (c *graphs) reduce(b *program.Instruction) error {
+	c.settle()
+	return c.emitter.reduce(b)
 }
 
 // set has the stream set a flag in the page of a peer.
@@ -393,8 +400,8 @@ func (c *graphs) set(peer, at int) {
 	c.words = append(c.words, cuda.WordOp{At: c.w.pages[peer].device + cuda.Ptr(at), Value: 1})
 }
 
-// wait has the stream wait for the flags that have come together, and set them back.
-func (c *graphs) wait() {
+// settle has the stream wait for the flags that have come together, and set them back.
+func (c *graphs) settle() {
 	if len(c.next) == 0 {
 		return
 	}

@@ -32,6 +32,8 @@ type interpreter struct {
 	steps    steps
 	suits    map[*program.Lowered]bool
 	folds    map[*program.Lowered]bool // see foldsOnce
+	first    uint64                    // operation that is being enqueued,
+	blocks   int                       // and its blocks
 	turn     int                       // calls so far, but for those in packets
 	put      uint64                    // calls in packets so far
 	packets  []cuda.Ptr                // by rank: where they are
@@ -155,13 +157,13 @@ func (n *interpreter) enqueue(o *Op) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	run, blocks := kernel.RunCopies(), n.blocks(&o.call)
+	run, blocks := kernel.RunCopies(), blocksOf(&o.call)
 	if o.call.Coll.Reduces() {
 		run, _ = kernel.RunOf(o.call.Type, o.call.Op)
 	}
 	if n.inPackets(&o.call) {
 		n.packetTable(o)
-	} else if err := n.table(o, blocks); err != nil {
+	} else if err := n.tableOf(o, blocks); err != nil {
 		return err
 	}
 	if n.steps.full {
@@ -170,69 +172,66 @@ func (n *interpreter) enqueue(o *Op) error {
 	return w.stream.Launch(w.functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
 }
 
-// blocks returns how many blocks a call has, alike on all ranks.
-func (n *interpreter) blocks(call *exec.Call) int {
+// blocksOf returns how many blocks a call has, alike on all ranks.
+func blocksOf(call *exec.Call) int {
 	return min(kernel.Copy().Blocks(int(call.Bytes()), 1<<10), mostRunBlocks)
 }
 
 // mostRunBlocks is so small that the kernels of all ranks of a process find room on one device.
 const mostRunBlocks = tune.MostInterpreted >> 14
 
-// table makes the table of a call.
-func (n *interpreter) table(o *Op, blocks int) error {
+// tableOf makes the table of a call.
+func (n *interpreter) tableOf(o *Op, blocks int) error {
 	n.steps.table.Count, n.steps.full = 0, false
-	slot := n.turn % plan.WindowSlots
+	n.first, n.blocks, n.slot = o.first, blocks, n.turn%plan.WindowSlots
 	n.turn++
-	signals := len(n.program.Low.Told) > 0 // or nobody uses the window of this rank
-	lane := n.program.Lanes[0]
-	for i := range lane {
-		b := &lane[i]
-		switch b.Op {
-		case program.OpEnter:
-			if signals {
-				n.enter(&n.used[slot])
-			}
-		case program.OpSignal:
-			if b.Nth >= mostSignals {
-				return fault.New(fault.NotSupported, "plan %s gives too many signals", n.program.Low.Name)
-			}
-			n.signal(at(o.first, 0, b.Nth))
-		case program.OpWait:
-			n.w.heard[b.Peer] = at(o.first, 0, 0)
-			n.wait(b.Peer, at(o.first, 0, b.Nth), 0)
-		case program.OpLeave:
-			left := at(o.first, 1, 0)
-			if signals {
-				n.used[slot] = usedSlot{left, blocks}
-			}
-			n.signal(left)
-		case program.OpDrain: // nothing is lent
-		default:
-			if err := n.emitOne(&o.call, b, slot); err != nil {
-				return err
-			}
+	return emitLane(n.program.Lanes[0], n)
+}
+
+// enter has the kernel wait until all peers have left the slot. One that has come to a later call
+// has left it: its kernels come one after the other.
+func (n *interpreter) enter() {
+	if !n.signals() {
+		return
+	}
+	slot := &n.used[n.slot]
+	for _, peer := range n.w.peers {
+		if isBefore(n.w.seenAt[peer], slot.left) {
+			n.await(peer, slot.left, slot.blocks)
+			n.w.seenAt[peer] = slot.left
 		}
 	}
+}
+
+func (n *interpreter) signal(nth int) error {
+	if nth >= mostSignals {
+		return n.errSignals()
+	}
+	n.tell(at(n.first, 0, nth))
 	return nil
 }
 
-// enter has the kernel wait until all peers have left a slot. One that has come to a later call has
-// left it: its kernels come one after the other.
-func (n *interpreter) enter(slot *usedSlot) {
-	for _, peer := range n.w.peers {
-		if isBefore(n.w.heard[peer], slot.left) {
-			n.wait(peer, slot.left, slot.blocks)
-			n.w.heard[peer] = slot.left
-		}
-	}
+func (n *interpreter) wait(peer, nth int) {
+	n.w.seenAt[peer] = at(n.first, 0, 0)
+	n.await(peer, at(n.first, 0, nth), 0)
 }
 
-func (n *interpreter) wait(peer int, value uint64, blocks int) {
+func (n *interpreter) leave() {
+	left := at(n.first, 1, 0)
+	if n.signals() {
+		n.used[n.slot] = usedSlot{left, n.blocks}
+	}
+	n.tell(left)
+}
+
+// await has the kernel wait for a position of a peer: that of its block with the same number, or of
+// so many blocks.
+func (n *interpreter) await(peer int, value uint64, blocks int) {
 	n.steps.keep(n.steps.table.Wait(1<<peer, value, blocks))
 }
 
-// signal has the kernel write a position to all peers.
-func (n *interpreter) signal(value uint64) {
+// tell has the kernel write a position to all peers.
+func (n *interpreter) tell(value uint64) {
 	peers := uint32(0)
 	for _, peer := range n.w.peers {
 		peers |= 1 << peer

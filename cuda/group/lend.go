@@ -93,7 +93,7 @@ func blockOf(call *exec.Call, low *program.Lowered, r plan.Ref) exec.Block {
 }
 
 // lendPiece finds what this rank lends in the piece that has been compiled.
-func (e *emitter) lendPiece(call *exec.Call) {
+func (e *emitter) lendPiece() {
 	clear(e.loans[:])
 	if !e.lends {
 		return
@@ -103,8 +103,8 @@ func (e *emitter) lendPiece(call *exec.Call) {
 			continue
 		}
 		source := &e.program.Chunks[r.Buf][r.At]
-		p := e.address(call, &source.Operand, 0)
-		if at, ok := e.arena.place(p, source.Bytes); ok && source.Bytes > 0 && at%call.Type.Size() == 0 {
+		p := e.address(&source.Operand)
+		if at, ok := e.arena.place(p, source.Bytes); ok && source.Bytes > 0 && at%e.call.Type.Size() == 0 {
 			e.loans[i] = p
 		}
 	}
@@ -118,12 +118,13 @@ func (l *lending) loan(chunk int32) cuda.Ptr {
 	return l.loans[chunk]
 }
 
-// place has the stream tell the peers where a chunk of this rank's window is, if they know another
-// place. The slot has been left by all.
-func (e *emitter) place(chunk int32, slot int) {
-	if e.arena == nil || !e.program.Low.Exposes {
+// place has the stream tell the peers where the chunk of this rank's window is that an instruction
+// writes, if they know another place. The slot has been left by all.
+func (e *emitter) place(b *program.Instruction) {
+	if b.Way == program.WayNothing || b.Dst.Base != program.BaseOwn || e.arena == nil || !e.program.Low.Exposes {
 		return
 	}
+	chunk, slot := b.Dst.Chunk, e.slot
 	p := e.loan(chunk)
 	if p == 0 && !e.told[slot][chunk] {
 		return
@@ -142,13 +143,13 @@ type source struct {
 }
 
 // source returns where an operand is read.
-func (e *emitter) source(call *exec.Call, b *program.Operand, slot int) source {
-	s := source{at: e.address(call, b, slot)}
+func (e *emitter) source(b *program.Operand) source {
+	s := source{at: e.address(b)}
 	if b.Base != program.BasePeer || e.arenas == nil || !e.program.Low.Exposes || e.arenas[b.Index].bytes == 0 {
 		return s
 	}
 	arena := e.arenas[b.Index]
-	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(placeOf(slot, int(b.Chunk)))),
+	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(placeOf(e.slot, int(b.Chunk)))),
 		Base: uint64(arena.base), Bytes: uint64(arena.bytes)}
 	return s
 }
@@ -157,7 +158,7 @@ func (e *emitter) source(call *exec.Call, b *program.Operand, slot int) source {
 func (w *windows) drain(next uint64) {
 	for _, peer := range w.peers {
 		w.await(peer, wordLeft, next)
-		w.heard[peer] = next
+		w.seenAt[peer] = next
 	}
 }
 

@@ -222,8 +222,8 @@ func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	require.Equal(t, m >= borrowed, low.Exposes)
 	o := &Op{call: s.call, first: 3}
 	require.NoError(t, w.compile(&o.call, low, 0))
-	w.lendPiece(&o.call)
-	require.NoError(t, w.piece(o, 0, 0))
+	w.lendPiece()
+	require.NoError(t, w.enqueuePiece(o, 0, 0))
 	if m == lends {
 		w.drain(at(4, 0, 0))
 	}
@@ -239,7 +239,7 @@ func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
-	w := &windows{g: g, layout: layout{ranks: n}, pages: make([]page, n), heard: make([]uint64, n),
+	w := &windows{g: g, layout: layout{ranks: n}, pages: make([]page, n), seenAt: make([]uint64, n),
 		emitter: emitter{places: make([]cuda.Ptr, n), scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
 			functions: map[*kernel.Function]cuda.Function{}, processors: 10, gathers: true}}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
@@ -272,7 +272,7 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call, mode: m,
 		placed: map[int]bool{}}
 	w.stream = s
-	w.used = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
+	w.freeAt = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
 	return s
 }
 
@@ -390,7 +390,7 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	w.layout.graphs = 3
 	c := &graphs{w: w, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
 		functions: w.functions, processors: w.processors, gathers: true},
-		mine: rank % 3, turn: 1, theirs: make([]int, n), heard: make([]int, n), told: make([]int, n),
+		mine: rank % 3, turn: 1, theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
 		regions: make([]region, 3)}
 	for peer := range c.theirs {
 		c.theirs[peer] = peer % 3
@@ -402,7 +402,7 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	require.LessOrEqual(t, low.MostTold, mostTold)
 	o := &Op{call: s.call}
 	require.NoError(t, c.compile(&o.call, low, 0))
-	require.NoError(t, c.piece(o, 0))
+	require.NoError(t, c.part(0))
 	require.NoError(t, c.flush())
 	return s
 }
@@ -415,7 +415,7 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	n := newInterpreter(w)
 	copy(n.places, w.places) // where ref finds chunks
 	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{at(2, 1, 0), 1}, {at(1, 1, 0), 2}}
-	clear(w.heard)
+	clear(w.seenAt)
 	s.e, s.events, s.scratch = &n.emitter, nil, nil
 	low, err := program.Lower(p, &n.room)
 	require.NoError(t, err)
@@ -424,7 +424,7 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	taken, err := n.takes(&o.call, low)
 	require.NoError(t, err)
 	require.True(t, taken)
-	require.NoError(t, n.table(o, 2))
+	require.NoError(t, n.tableOf(o, 2))
 	for i := range n.steps.table.Steps[:n.steps.table.Count] {
 		a := &n.steps.table.Steps[i]
 		switch a.Kind {

@@ -308,7 +308,7 @@ func (r *rails) step(o *Op, of *order, t *turn) error {
 			return err
 		}
 	}
-	if err := w.part(o, t.piece, lane[i:i+1], false); err != nil {
+	if err := w.part(o, t.piece, lane[i:i+1]); err != nil {
 		return err
 	}
 	t.next[0]++
@@ -331,7 +331,7 @@ func (r *rails) goOn(o *Op, of *order, t *turn) error {
 		}
 	}
 	for _, leave := range w.program.Lanes[len(of.lines):] {
-		if err := w.part(o, t.piece, leave, false); err != nil {
+		if err := w.part(o, t.piece, leave); err != nil {
 			return err
 		}
 	}
@@ -467,7 +467,7 @@ func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
 	}
 	r.block[0] = exec.Block{}
 	if len(chunks) > 0 && chunks[0].Bytes > 0 {
-		at := r.w.address(&o.call, &chunks[0].Operand, 0)
+		at := r.w.address(&chunks[0].Operand)
 		r.block[0] = exec.Block{Ptr: *(*unsafe.Pointer)(unsafe.Pointer(&at)), Count: chunks[0].Bytes}
 	}
 	if line.sends {

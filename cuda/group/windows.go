@@ -32,18 +32,21 @@ type windows struct {
 	opening *opening        // nil when the ranks have agreed
 
 	// Used only by Enqueue.
-	emitter // its places are the windows
-	ahead   cuda.Stream
-	aside   []cuda.WordOp // for the words of that stream
-	offers  cuda.Event
-	graphs  *graphs      // of calls in streams that are in capture
-	runs    *interpreter // of short calls; nil for none
-	lows    map[choice]*program.Lowered
-	rails   *rails                   // nil if all ranks are on this host
-	op      uint64                   // operations so far
-	used    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
-	heard   []uint64                 // by peer: where it is when the stream has waited as far as now
-	known   []uint64                 // the same when the stream ahead began with the call
+	emitter   // its places are the windows
+	ahead     cuda.Stream
+	aside     []cuda.WordOp // for the words of that stream
+	offers    cuda.Event
+	graphs    *graphs      // of calls in streams that are in capture
+	runs      *interpreter // of short calls; nil for none
+	lows      map[choice]*program.Lowered
+	rails     *rails                   // nil if all ranks are on this host
+	op        uint64                   // operations so far
+	first     uint64                   // operation that is being enqueued,
+	piece     int                      // and its piece
+	freeAt    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
+	seenAt    []uint64                 // by peer: where it is when the stream has waited as far as now
+	seenAhead []uint64                 // the same when the stream ahead began with the call
+	offered   offering
 
 	handing sync.Mutex
 	handed  []*Op       // not ended, oldest first
@@ -186,17 +189,17 @@ func (w *windows) pieces(o *Op, low *program.Lowered) error {
 		if err := w.compile(&o.call, low, piece); err != nil {
 			return err
 		}
-		w.lendPiece(&o.call)
+		w.lendPiece()
 		o.cut.pieces = w.program.Last + 1
 		if piece == 0 && w.program.Last > 0 && !w.lends {
 			if offer = w.offering(); offer > 0 {
 				if err := w.follow(w.ahead, w.stream); err != nil {
 					return err
 				}
-				w.known = append(w.known[:0], w.heard...)
+				w.seenAhead = append(w.seenAhead[:0], w.seenAt...)
 			}
 		}
-		if err := w.piece(o, piece, offer); err != nil {
+		if err := w.enqueuePiece(o, piece, offer); err != nil {
 			return err
 		}
 		if piece == w.program.Last {
@@ -205,8 +208,9 @@ func (w *windows) pieces(o *Op, low *program.Lowered) error {
 	}
 }
 
-// piece enqueues a piece of a call, the first instructions of it ahead of the rest: its offer.
-func (w *windows) piece(o *Op, piece, offer int) error {
+// enqueuePiece enqueues a piece of a call, the first instructions of it ahead of the rest: its
+// offer.
+func (w *windows) enqueuePiece(o *Op, piece, offer int) error {
 	w.fresh = [wordsOfPeer]int{} // each piece has its signals
 	lane := w.program.Lanes[0]
 	if offer > 0 {
@@ -215,78 +219,62 @@ func (w *windows) piece(o *Op, piece, offer int) error {
 		}
 		lane = lane[offer:]
 	}
-	return w.part(o, piece, lane, false)
+	return w.part(o, piece, lane)
 }
 
 // part enqueues instructions of a piece.
-func (w *windows) part(o *Op, piece int, lane []program.Instruction, ahead bool) error {
-	slot := int((o.first + uint64(piece)) % plan.WindowSlots)
-	offered := w.program.Low.Offered
-	signals := len(w.program.Low.Told) > 0 // or nobody uses the window of this rank
-	for n := 1; len(lane) > 0; lane = lane[n:] {
-		b := &lane[0]
-		var err error
-		n = 1
-		switch b.Op {
-		case program.OpEnter:
-			if signals {
-				w.enter(slot, ahead)
-			}
-		case program.OpSignal:
-			if b.Nth >= mostSignals {
-				return fault.New(fault.NotSupported, "plan %s gives too many signals", w.program.Low.Name)
-			}
-			word := wordSignal
-			if b.Nth <= offered[w.g.rank] {
-				word = wordOffer
-			}
-			w.tell(word, at(o.first, piece, b.Nth))
-		case program.OpWait:
-			w.wait(o, piece, b.Peer, b.Nth)
-		case program.OpLeave:
-			left := at(o.first, piece+1, 0)
-			if signals {
-				w.used[slot] = left
-			}
-			w.tell(wordLeft, left)
-		case program.OpDrain: // behind the last piece
-		default:
-			n, err = w.emit(&o.call, lane, slot)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (w *windows) part(o *Op, piece int, lane []program.Instruction) error {
+	w.first, w.piece = o.first, piece
+	w.call, w.slot = &o.call, int((o.first+uint64(piece))%plan.WindowSlots)
+	return emitLane(lane, w)
 }
 
-// enter has the stream wait until all peers have left a slot.
-func (w *windows) enter(slot int, ahead bool) {
-	heard := w.heard
-	if ahead {
-		heard = w.known
+// enter has the stream wait until all peers have left the slot.
+func (w *windows) enter() {
+	if !w.signals() {
+		return
 	}
 	for _, peer := range w.peers {
-		if isBefore(heard[peer], w.used[slot]) {
-			w.await(peer, wordLeft, w.used[slot])
-			heard[peer] = w.used[slot]
+		if isBefore(w.seenAt[peer], w.freeAt[w.slot]) {
+			w.await(peer, wordLeft, w.freeAt[w.slot])
+			w.seenAt[peer] = w.freeAt[w.slot]
 		}
 	}
+}
+
+func (w *windows) signal(nth int) error {
+	if nth >= mostSignals {
+		return w.errSignals()
+	}
+	word := wordSignal
+	if nth <= w.program.Low.Offered[w.room.Rank] {
+		word = wordOffer
+	}
+	w.tell(word, at(w.first, w.piece, nth))
+	return nil
 }
 
 // wait has the stream wait for a signal of a peer. One that has come to a later piece has left this
 // one. Its offers may be one piece ahead of the rest.
-func (w *windows) wait(o *Op, piece, peer, nth int) {
-	value := at(o.first, piece, nth)
+func (w *windows) wait(peer, nth int) {
+	value := at(w.first, w.piece, nth)
 	if nth <= w.program.Low.Offered[peer] {
-		if come := at(o.first, max(piece-1, 0), 0); isBefore(w.heard[peer], come) {
-			w.heard[peer] = come
+		if come := at(w.first, max(w.piece-1, 0), 0); isBefore(w.seenAt[peer], come) {
+			w.seenAt[peer] = come
 		}
 		w.await(peer, wordOffer, value)
 		return
 	}
-	w.heard[peer] = at(o.first, piece, 0)
+	w.seenAt[peer] = at(w.first, w.piece, 0)
 	w.await(peer, wordSignal, value)
+}
+
+func (w *windows) leave() {
+	left := at(w.first, w.piece+1, 0)
+	if w.signals() {
+		w.freeAt[w.slot] = left
+	}
+	w.tell(wordLeft, left)
 }
 
 // tell has the stream write a word of this rank into the pages of all peers. What it would have

@@ -14,30 +14,44 @@ import (
 // program leaves its own window alone. The rest of a piece comes after its offer: in place, it
 // overwrites what was offered.
 
+// offering is a sink that finds the offer: what a program does before it first waits.
+type offering struct {
+	at, n  int // instructions so far, and up to the last signal of the offer
+	waited bool
+	own    bool // it has used its own window since its last signal
+}
+
+func (o *offering) enter()        { o.at++ }
+func (o *offering) leave()        { o.at++ }
+func (o *offering) wait(int, int) { o.at++; o.waited = true }
+
+func (o *offering) signal(int) error {
+	o.at++
+	if o.own = false; !o.waited {
+		o.n = o.at
+	}
+	return nil
+}
+
+func (o *offering) copies(lane []program.Instruction) (int, error) {
+	return 1, o.reduce(&lane[0])
+}
+
+func (o *offering) reduce(b *program.Instruction) error {
+	o.at++
+	o.own = o.own || b.Dst.Base == program.BaseOwn || b.FusedCopy.Base == program.BaseOwn ||
+		slices.ContainsFunc(b.Src, func(o program.Operand) bool { return o.Base == program.BaseOwn })
+	return nil
+}
+
 // offering returns the number of instructions that are the offer, alike for all pieces: 0 if there
 // is none, or if the program uses its own window after its last signal.
-func (w *windows) offering() (n int) {
-	waited := false
-	own := false // since the last signal
-	for i := range w.program.Lanes[0] {
-		b := &w.program.Lanes[0][i]
-		switch b.Op {
-		case program.OpWait:
-			waited = true
-		case program.OpSignal:
-			own = false
-			if !waited {
-				n = i + 1
-			}
-		default:
-			own = own || b.Dst.Base == program.BaseOwn || b.FusedCopy.Base == program.BaseOwn ||
-				slices.ContainsFunc(b.Src, func(o program.Operand) bool { return o.Base == program.BaseOwn })
-		}
-	}
-	if own {
+func (w *windows) offering() int {
+	w.offered = offering{}
+	if emitLane(w.program.Lanes[0], &w.offered) != nil || w.offered.own {
 		return 0
 	}
-	return n
+	return w.offered.n
 }
 
 // follow has a stream wait for what another has got so far.
@@ -56,7 +70,9 @@ func (w *windows) follow(later, earlier cuda.Stream) error {
 func (w *windows) offer(o *Op, piece int, lane []program.Instruction) error {
 	main, words := w.stream, w.words
 	w.stream, w.words, w.fresh = w.ahead, w.aside[:0], [wordsOfPeer]int{}
-	err := w.part(o, piece, lane, true)
+	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
+	err := w.part(o, piece, lane)
+	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
 	offered := at(o.first, piece, 1)
 	if err == nil {
 		w.own(w.layout.offered(), offered, false)

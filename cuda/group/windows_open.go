@@ -257,7 +257,7 @@ const common = route.Kinds
 func openWindows(g *Group) (*windows, error) {
 	w := &windows{g: g, layout: layout{g.size, g.opts.Graphs}, lows: map[choice]*program.Lowered{},
 		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
-		pages:   make([]page, g.size), compared: make([]uint64, g.size), heard: make([]uint64, g.size),
+		pages:   make([]page, g.size), compared: make([]uint64, g.size), seenAt: make([]uint64, g.size),
 		let: make([][3]let, g.size), goneAt: make([]atomic.Int64, g.size)}
 	on := g.opts.Sharing.On
 	w.peers = on.Neighbours(g.rank)
@@ -768,7 +768,7 @@ func (o *opening) settle(chosen route.Kind) {
 		w.g.route.Interpreted = tune.MostInterpreted
 	}
 	if w.g.opts.Route == route.Auto {
-		w.used[0] = o.mark() // the peers have read it
+		w.freeAt[0] = o.mark() // the peers have read it
 	}
 }
 
@@ -824,10 +824,10 @@ func (w *windows) show() {
 	t.present[w.member()] = w
 }
 
-// leave gives back what this rank has of other processes, whose peers have mappings of their own,
-// unless there are graphs. The stream has ended. Those of this process may still use what this rank
-// has made: the Thread gives it back, with the context, when they have left, too.
-func (w *windows) leave() error {
+// leavePeers gives back what this rank has of other processes, whose peers have mappings of their
+// own, unless there are graphs. The stream has ended. Those of this process may still use what this
+// rank has made: the Thread gives it back, with the context, when they have left, too.
+func (w *windows) leavePeers() error {
 	t := w.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
@@ -859,7 +859,7 @@ func (t *Thread) giveBack() error {
 	t.sharing.Unlock()
 	var errs []error
 	for _, w := range closed {
-		errs = append(errs, in(w.g.ctx, w.leave))
+		errs = append(errs, in(w.g.ctx, w.leavePeers))
 	}
 	t.sharing.Lock()
 	defer t.sharing.Unlock()

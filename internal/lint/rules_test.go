@@ -44,6 +44,9 @@ var rules = []struct {
 	{"interpreter",
 		"a new instruction is written once in the compiler, once in the interpreter and once in what proves its programs",
 		checkInterpreter},
+	{"opcodes",
+		"on devices one loop tells opcodes apart: what becomes of them is said by its sinks",
+		checkOpcodes},
 	{"kinds",
 		"what reads plans asks plan.Kinds what a step does: a new kind is a row there, and a case where steps run",
 		checkKinds},
@@ -209,6 +212,20 @@ func overInstructions(node ast.Node) string {
 		return "a switch over " + tag.Sel.Name
 	}
 	return ""
+}
+
+// checkOpcodes finds places in the code of devices that name opcodes, except for the necessary one.
+func checkOpcodes(m *module) []finding {
+	return inFunctions(m, "cuda", []string{"emitLane"}, func(node ast.Node) string {
+		s, ok := node.(*ast.SelectorExpr)
+		if !ok || len(s.Sel.Name) < 3 || s.Sel.Name[:2] != "Op" || !ast.IsExported(s.Sel.Name[2:]) {
+			return ""
+		}
+		if pkg, _ := s.X.(*ast.Ident); pkg != nil && pkg.Name == "program" {
+			return "the opcode " + s.Sel.Name
+		}
+		return ""
+	})
 }
 
 // executesSteps has, by folder, the functions that do what a step says, and those that read and
