@@ -71,7 +71,7 @@ func (b *batch) abandon() {
 	for _, p := range b.pipelines {
 		for len(p.held) > 0 {
 			p.held[p.heldFrom].end.Record(p.last())
-			p.letGoHeld()
+			p.dropHeld()
 		}
 	}
 	b.pipelines = b.pipelines[:0]
@@ -93,12 +93,12 @@ func (p *pipeline) issueHeld() error {
 	if err := o.end.Record(p.last()); err != nil {
 		return err
 	}
-	p.letGoHeld()
+	p.dropHeld()
 	return nil
 }
 
-// letGoHeld lets go of the first message that a pipeline holds back.
-func (p *pipeline) letGoHeld() {
+// dropHeld lets go of the first message that a pipeline holds back.
+func (p *pipeline) dropHeld() {
 	o := p.held[p.heldFrom]
 	p.held[p.heldFrom] = nil
 	p.heldFrom++
@@ -107,35 +107,35 @@ func (p *pipeline) letGoHeld() {
 		p.held, p.heldFrom = p.held[:0], 0
 	}
 	o.held.Store(false)
-	o.letGo()
+	o.drop()
 }
 
 // endBatch issues what is held back. A failure ends the group. The caller has g.mu.
 func (g *Group) endBatch() error {
-	if len(g.batch.pipelines) == 0 {
+	if len(g.staged.batch.pipelines) == 0 {
 		return nil
 	}
 	err := g.ctx.Enter(false)
 	if err == nil {
 		defer g.ctx.Leave()
-		if err = g.batch.issue(); err == nil {
+		if err = g.staged.batch.issue(); err == nil {
 			return nil
 		}
 	}
 	f := g.fail(err)
-	g.batch.abandon()
+	g.staged.batch.abandon()
 	return f
 }
 
 // EndBatch says that no more messages with this Call.Batch will come, or with 0, none with that of
 // those before. They go into their streams, unless they have already.
 func (g *Group) EndBatch(number uint32) error {
-	if !g.batch.open.Load() {
+	if !g.staged.batch.open.Load() {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if number != 0 && number != g.batch.number {
+	if number != 0 && number != g.staged.batch.number {
 		return nil
 	}
 	return g.endBatch()

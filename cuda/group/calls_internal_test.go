@@ -41,16 +41,16 @@ func TestCallsOfAGibibyte(t *testing.T) {
 		require.NoError(t, err)
 		w := newTape(t, p, 0, plain).w
 		device := &counted{still: still{host: make([]byte, w.layout.bytes())}}
-		w.stream, w.ahead, w.offers, w.page, w.g.caller = device, device, device, device, device
+		w.stream, w.ahead, w.offers, w.page, w.g.callers.at = device, device, device, device, device
 		w.room.Slot, w.room.Piece = slotOn(cuda.Info{Bytes: 80 << 30}, staging, true), slotOf(staging)
 		low, err := program.Lower(p, &w.room)
 		require.NoError(t, err)
 		enqueue := func(bytes int) (pieces, calls, words int) {
 			block := []exec.Block{{Ptr: liftPointer(blockBase(0, 0)), Count: bytes / 4}}
 			call := exec.Call{Coll: dtype.AllReduce, Type: dtype.F32, Op: dtype.Sum, In: block, Out: block}
-			o := &Op{g: w.g, call: call, first: 3, end: device}
+			o := &Op{g: w.g, call: call, first: 3, end: device, low: low}
 			device.calls, device.words = 0, 0
-			require.NoError(t, w.enqueue(o, low, device))
+			require.NoError(t, w.enqueue(o, device))
 			return o.cut.pieces, device.calls, device.words
 		}
 		pieces, calls, words := enqueue(1 << 30)

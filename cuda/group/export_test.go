@@ -7,8 +7,9 @@ const OfferedOfTwo = (2*wordsOfPeer + 4) * wordBytes
 
 // Lie has the rank tell places that are so many bytes behind those where its tensors are.
 func (g *Group) Lie(by int) {
-	a := g.windows.arena
-	g.windows.arena = &Arena{memory: shifted{a.memory, by}, bytes: a.bytes + by}
+	w := g.windows()
+	a := w.arena
+	w.arena = &Arena{memory: shifted{a.memory, by}, bytes: a.bytes + by}
 }
 
 // shifted is memory that says that it begins earlier.
@@ -21,4 +22,6 @@ func (m shifted) Ptr() cuda.Ptr { return m.Memory.Ptr() - cuda.Ptr(m.by) }
 
 // Skip makes a group go on as after so many operations over windows. All ranks do so before their
 // first call.
-func (g *Group) Skip(operations uint64) { g.windows.op = operations }
+func (g *Group) Skip(operations uint64) { g.windows().op = operations }
+
+func (g *Group) windows() *windows { return g.ways[0].(*windows) }

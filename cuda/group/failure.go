@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -9,11 +8,10 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/cuda"
 )
 
 // Failure returns the error with which the group has ended, or nil.
-func (g *Group) Failure() *fault.Error { return g.failure.Load() }
+func (g *Group) Failure() *fault.Error { return g.ending.failure.Load() }
 
 // Abort ends the group with an error that carries the reason.
 func (g *Group) Abort(err *fault.Error) { g.fail(err) }
@@ -22,11 +20,11 @@ func (g *Group) Abort(err *fault.Error) { g.fail(err) }
 // The device thread tells the Ops.
 func (g *Group) fail(err error) *fault.Error {
 	f := faultOf(err)
-	if !g.failure.CompareAndSwap(nil, f) {
-		return g.failure.Load()
+	if !g.ending.failure.CompareAndSwap(nil, f) {
+		return g.Failure()
 	}
 	g.comm.Abort(f)
-	g.release(true)
+	g.unblock(true)
 	g.opts.Thread.bell.Ring()
 	return f
 }
@@ -62,26 +60,21 @@ func (o *Op) describe() string {
 // look checks the deadlines of calls that the device has not come to, and has the device asked for
 // errors. Only the device thread calls it.
 func (g *Group) look(now time.Time) {
-	if g.failure.Load() != nil {
+	if g.Failure() != nil {
 		return
 	}
 	if f := g.comm.Failure(); f != nil { // which calls that are not posted yet would learn late
 		g.fail(g.own(f))
 		return
 	}
-	if g.windows != nil {
-		if err := cmp.Or(g.windows.lost(), g.windows.late(now), g.windows.graphs.look(now)); err != nil {
+	pending := false
+	for _, w := range g.ways {
+		waits, err := w.look(now)
+		if err != nil {
 			g.fail(err)
 			return
 		}
-	}
-	pending := g.windows != nil && g.windows.head() != nil
-	for _, p := range g.used() {
-		if late := p.late(now); late != nil && p.inFlight == 0 {
-			g.fail(g.notCome(late))
-			return
-		}
-		pending = pending || p.posting != nil
+		pending = pending || waits
 	}
 	if pending {
 		g.queries.ask(&g.queries.health)
@@ -101,7 +94,7 @@ func (g *Group) own(f *fault.Error) *fault.Error {
 	if f.Code != fault.Timeout || !slices.Contains(f.Culprits(), g.rank) {
 		return f
 	}
-	for _, p := range g.used() {
+	for _, p := range g.staged.used() {
 		if o := p.posting; o != nil && p.inFlight == 0 {
 			known := g.notCome(o)
 			known.Cause = f
@@ -122,110 +115,3 @@ func (p *pipeline) late(now time.Time) *Op {
 
 // past reports whether the call has a deadline that is over.
 func (o *Op) past(now time.Time) bool { return !o.deadline.IsZero() && now.After(o.deadline) }
-
-// closeLimit is how long Close waits for the streams. They end when what the callers' streams had
-// before the calls has ended.
-const closeLimit = 5 * time.Second
-
-// Close leaves the group: calls that have not ended fail with Closed. It waits until the streams of
-// the group have ended, so what was enqueued in the callers' streams before must be able to end. If
-// they do not end in some seconds, it leaves their memory allocated and says so.
-func (g *Group) Close() error {
-	g.leaving.Store(true)
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil
-	}
-	g.closed = true
-	g.endBatch() // an error has ended the group, which ends anyway
-	g.mu.Unlock()
-	g.opts.Thread.remove(g)
-	for moved := true; moved && g.failure.Load() == nil; { // what has ended did so in order
-		moved, _ = g.advance()
-	}
-	failure := fault.New(fault.Closed, "the device group was closed")
-	failed := !g.failure.CompareAndSwap(nil, failure)
-	// From here to where the streams have been let go nothing calls the driver, which may wait for
-	// them.
-	g.comm.Abort(failure)
-	g.release(failed || g.windows != nil && g.windows.head() != nil)
-	err := g.leaveWindows() // while the links are there, by which this rank sees memory of the peers
-	g.queries.end()
-	if err != nil {
-		return errors.Join(err, g.comm.Close())
-	}
-	err = g.comm.Close()
-	g.cleanUp()
-	if !g.queries.await(closeLimit) {
-		return errors.Join(err, fault.New(fault.Timeout, "%s: the driver has not answered a question for %v after the "+
-			"group was closed, perhaps since another thread frees memory of the device; its memory stays allocated",
-			g.label(), closeLimit))
-	}
-	if e := g.ctx.Enter(true); e != nil { // other threads may capture
-		return errors.Join(err, e)
-	}
-	if e := g.drain(); e != nil {
-		g.ctx.Leave()
-		return errors.Join(err, e)
-	}
-	g.using.Lock()
-	g.drained = true
-	g.giveBack()
-	g.using.Unlock()
-	g.queries.lookAfter()
-	g.ctx.Leave()
-	if g.windows == nil {
-		return errors.Join(err, g.ctx.Release())
-	}
-	t := g.opts.Thread
-	t.sharing.Lock()
-	t.left = append(t.left, g.windows)
-	t.sharing.Unlock()
-	return errors.Join(err, t.giveBack())
-}
-
-// leaveWindows ends the use of memory of the peers, if there is any.
-func (g *Group) leaveWindows() error {
-	if g.windows == nil {
-		return nil
-	}
-	if err := g.ends(time.Now(), func() (bool, error) { return g.releaseWindows(), nil }); err != nil {
-		return err
-	}
-	return in(g.ctx, g.windows.leavePeers)
-}
-
-// drain waits for the streams.
-func (g *Group) drain() error {
-	begin := time.Now()
-	for _, p := range g.used() {
-		for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
-			if h.stream == nil {
-				continue
-			}
-			if err := g.ends(begin, h.stream.Done); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// ends waits until a stream has ended, as done tells, for closeLimit since begin at most.
-func (g *Group) ends(begin time.Time, done func() (bool, error)) error {
-	for {
-		done, err := done()
-		switch waited := time.Since(begin); {
-		case done || cuda.Lost(err):
-			return nil
-		case err != nil:
-			return err
-		case waited > closeLimit:
-			return fault.New(fault.Timeout, "%s: a stream of the group has not ended %v after it was closed; "+
-				"its memory stays allocated", g.label(), closeLimit)
-		default:
-			time.Sleep(nap(waited))
-		}
-	}
-}

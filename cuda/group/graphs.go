@@ -37,7 +37,8 @@ import (
 // The stream tells its host what it waits for ("waits") and how often the graph has begun
 // ("ticks"), so that a replay that does not go on is noticed, and its peer named.
 type graphs struct {
-	w *windows
+	passive
+	*shared
 	emitter
 	memory    [][]cuda.Ptr // by rank: where its regions are, each regionsOfChunk of them
 	id        uint64       // of the capture that the stream is or was in
@@ -51,12 +52,10 @@ type graphs struct {
 	signalled []int        // by peer: the signals of this piece to it so far
 	next      []flag       // what the stream waits for next
 
-	chunks   []chunk // of this rank, made after joining; guarded by Thread.sharing
-	channels []int   // by rank: by which its chunks come; 0 for none
+	channels []int // by rank: by which its chunks come; 0 for none
 
 	using   sync.Mutex
 	regions []region // of this rank, as far as they are made
-	closed  bool     // the group is
 	cut     bool     // a replay was let go
 }
 
@@ -99,39 +98,36 @@ func regionBytes(slot, ranks int) int { return (plan.WindowSlots + scratches(ran
 
 // openGraphs makes the regions. All slots have been left.
 func openGraphs(w *windows) (*graphs, error) {
-	if w.layout.graphs == 0 {
-		return nil, nil
-	}
 	n := len(w.pages)
-	c := &graphs{w: w, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
+	c := &graphs{shared: w.shared, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
 		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n)}
 	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
-	c.add(min(w.layout.graphs, regionsOfChunk))
+	c.add(min(c.layout.graphs, regionsOfChunk))
 	var err error
-	c.stream, err = w.g.ctx.NewStream(urgencyToDevice)
+	c.stream, err = c.g.ctx.NewStream(urgencyToDevice)
 	return c, err
 }
 
 // locate finds the regions, once the windows of all ranks are known.
-func (c *graphs) locate() {
-	if c == nil {
-		return
-	}
-	for rank, window := range c.w.places {
-		c.memory[rank] = []cuda.Ptr{window + cuda.Ptr(c.w.windowRoom().graphsAt(c.w.room.Slot))}
+func (c *graphs) locate(w *windows) {
+	for rank, window := range w.places {
+		c.memory[rank] = []cuda.Ptr{window + cuda.Ptr(c.windowRoom().graphsAt(w.room.Slot))}
 	}
 }
 
-// capture makes a call part of the graph that the caller's stream captures. It waits until all
-// ranks have come to the same call.
-func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int) error {
-	g := c.w.g
-	if err := g.caller.Record(on); err != nil {
+func (c *graphs) suits(o *Op) (bool, error) {
+	return o.capture != 0 && o.low != nil && c.g.route.Hosts == 0, nil
+}
+
+// enqueue makes a call part of the graph that the caller's stream captures.
+func (c *graphs) enqueue(o *Op, on cuda.Stream) error {
+	g := c.g
+	if err := g.callers.at.Record(on); err != nil {
 		return err
 	}
-	if err := c.stream.Wait(g.caller); err != nil {
+	if err := c.stream.Wait(g.callers.at); err != nil {
 		return err
 	}
 	c.using.Lock()
@@ -140,13 +136,13 @@ func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int
 	c.using.Unlock()
 	if c.turn == 0 {
 		tick := kernel.Tick()
-		at := c.w.pages[g.rank].device + cuda.Ptr(c.w.layout.ticks(c.mine))
+		at := c.pages[g.rank].device + cuda.Ptr(c.layout.ticks(c.mine))
 		if err := c.launch(tick, at, 1, 1, nil); err != nil {
 			return err
 		}
 	}
-	for piece := range pieces {
-		if err := c.compile(&o.call, low, piece); err != nil {
+	for piece := range o.cut.pieces {
+		if err := c.compile(&o.call, o.low, piece); err != nil {
 			return err
 		}
 		if err := c.part(piece); err != nil {
@@ -157,12 +153,25 @@ func (c *graphs) capture(o *Op, low *program.Lowered, on cuda.Stream, pieces int
 	if err := c.flush(); err != nil {
 		return err
 	}
-	return o.end.Record(c.stream)
+	if err := o.end.Record(c.stream); err != nil {
+		return err
+	}
+	o.finish(nil)
+	g.opts.Thread.bell.Ring() // the thread compares what the ranks have called
+	return nil
 }
 
+func (c *graphs) abandon(o *Op, _ cuda.Stream) { o.finish(c.g.Failure()) }
+
 // prepare finds a region for the graph, and agrees with all ranks on the number of pieces of the
-// call.
-func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, id uint64) (pieces int, err error) {
+// call: it waits until they have come to it.
+func (c *graphs) prepare(o *Op, on cuda.Stream) (err error) {
+	o.cut.pieces, err = c.agreed(o, on)
+	return err
+}
+
+func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
+	low, id := o.low, o.capture
 	if low.MostTold > mostTold {
 		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
 	}
@@ -180,13 +189,13 @@ func (c *graphs) prepare(call *exec.Call, low *program.Lowered, on cuda.Stream, 
 		err = c.take(on)
 	}
 	if err == nil {
-		err = c.compile(call, low, 0)
+		err = c.compile(&o.call, low, 0)
 	}
-	return c.agree(call, c.program.Last+1, err)
+	return c.agree(&o.call, c.program.Last+1, err)
 }
 
-// free takes a region that no graph uses, and returns -1 if there is none.
-func (c *graphs) free() int {
+// unused takes a region that no graph uses, and returns -1 if there is none.
+func (c *graphs) unused() int {
 	c.using.Lock()
 	defer c.using.Unlock()
 	free := slices.IndexFunc(c.regions, func(r region) bool { return !r.used })
@@ -198,68 +207,48 @@ func (c *graphs) free() int {
 
 // take takes a region for the graph that a stream captures, if one is left or can be made.
 func (c *graphs) take(on cuda.Stream) error {
-	free := c.free()
-	if free < 0 && len(c.regions) < c.w.layout.graphs {
+	free := c.unused()
+	if free < 0 && len(c.regions) < c.layout.graphs {
 		if err := c.grow(); err != nil {
 			return err
 		}
-		free = c.free()
+		free = c.unused()
 	}
 	if free < 0 {
 		return nil // agree tells all ranks
 	}
-	if err := on.Retain(func() { c.giveBack(free) }); err != nil {
-		c.giveBack(free)
+	if err := on.Retain(func() { c.free(free) }); err != nil {
+		c.free(free)
 		return err
 	}
 	c.mine = free
 	return nil
 }
 
-// giveBack gives a region back when its graph is gone. A thread of the driver calls it, on which
+// free gives a region back when its graph is gone. A thread of the driver calls it, on which
 // the driver must not be called.
-func (c *graphs) giveBack(free int) {
+func (c *graphs) free(at int) {
 	c.using.Lock()
 	defer c.using.Unlock()
-	c.regions[free].used = false
-	if c.closed {
-		go c.w.g.opts.Thread.giveBack()
+	c.regions[at].used = false
+	if c.g.ending.leaving.Load() {
+		go c.g.opts.Thread.release()
 	}
 }
 
-// alive returns how many graphs there are.
-func (c *graphs) alive() (n int) {
-	if c == nil {
-		return 0
-	}
+// outlives reports whether there are graphs.
+func (c *graphs) outlives() bool {
 	c.using.Lock()
 	defer c.using.Unlock()
-	for i := range c.regions {
-		if c.regions[i].used {
-			n++
-		}
-	}
-	return n
-}
-
-// close reports whether no graph uses the windows. If one does, they are given back after it.
-func (c *graphs) close() bool {
-	if c == nil {
-		return true
-	}
-	c.using.Lock()
-	c.closed = true
-	c.using.Unlock()
-	return c.alive() == 0
+	return slices.ContainsFunc(c.regions, func(r region) bool { return r.used })
 }
 
 // agree exchanges regions and numbers of pieces with all ranks, and returns the largest number. If
 // this rank refuses the call, all do.
 func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) {
-	w := c.w
 	c.calls++
-	page, at := w.page.Host(), w.layout.agreed(c.calls)
-	most := w.layout.graphs
+	page, at := c.page.Host(), c.layout.agreed(c.calls)
+	most := c.layout.graphs
 	own, refused := c.mine+1, most+1
 	if refusal != nil {
 		own = refused
@@ -268,16 +257,16 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 	atomic.StoreUint64(wordAt(page, at+agreedPieces), uint64(pieces))
 	atomic.StoreUint64(wordAt(page, at+agreedTurn), uint64(c.turn))
 	atomic.StoreUint64(wordAt(page, at+agreedNth), c.calls)
-	timeout := cmp.Or(call.Timeout, w.g.comm.Timeout())
+	timeout := cmp.Or(call.Timeout, c.g.comm.Timeout())
 	begin, lacks := time.Now(), -1
-	for peer := range w.pages {
+	for peer := range c.pages {
 		if err := c.await(peer, at, begin, timeout); err != nil {
-			return 0, w.g.fail(err)
+			return 0, c.g.fail(err)
 		}
-		theirs := w.pages[peer].host
+		theirs := c.pages[peer].host
 		if atomic.LoadUint64(wordAt(theirs, at+agreedTurn)) != uint64(c.turn) { // one has captured anew
-			return 0, w.g.fail(fault.Peer(fault.Mismatch, peer, "the CUDA graph of rank %d has other calls before this one "+
-				"than that of rank %d: all ranks capture the same calls", peer, w.g.rank))
+			return 0, c.g.fail(fault.Peer(fault.Mismatch, peer, "the CUDA graph of rank %d has other calls before this one "+
+				"than that of rank %d: all ranks capture the same calls", peer, c.g.rank))
 		}
 		region := int(min(atomic.LoadUint64(wordAt(theirs, at+agreedRegion)), uint64(refused)))
 		switch {
@@ -288,7 +277,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 		}
 		if region > 0 && region < refused {
 			if err := c.reach(peer, region-1); err != nil {
-				return 0, w.g.fail(err)
+				return 0, c.g.fail(err)
 			}
 			c.theirs[peer], c.places[peer] = region-1, c.regionAt(peer, region-1)
 		}
@@ -301,27 +290,27 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 		return 0, fault.Peer(fault.NotSupported, lacks, "rank %d has no window left for a CUDA graph: there are %d graphs "+
 			"already; a larger GOCCL_CUDA_GRAPHS would help, or to destroy graphs that are not needed", lacks, most)
 	}
-	c.scratch = c.places[w.g.rank] + cuda.Ptr(plan.WindowSlots*c.room.Slot)
+	c.scratch = c.places[c.g.rank] + cuda.Ptr(plan.WindowSlots*c.room.Slot)
 	return pieces, nil
 }
 
 // await waits until a peer has captured as many calls as this rank.
 func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) error {
-	g := c.w.g
-	for atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)) != c.calls {
+	g := c.g
+	for atomic.LoadUint64(wordAt(c.pages[peer].host, at+agreedNth)) != c.calls {
 		waited := time.Since(begin)
-		switch failure, ended, gone := g.failure.Load(), g.comm.Check(), c.w.gone(peer); {
+		switch failure, ended, gone := g.Failure(), g.comm.Check(), c.gone(peer); {
 		case failure != nil:
 			return failure
 		case ended != nil:
 			return ended
 		case gone != nil:
 			return gone
-		case g.leaving.Load():
+		case g.ending.leaving.Load():
 			return fault.New(fault.Closed, "the device group was closed")
 		case timeout > 0 && waited > timeout:
 			return fault.Peer(fault.Timeout, peer, "rank %d has captured %d calls, and rank %d %d: all ranks capture the "+
-				"same calls", peer, atomic.LoadUint64(wordAt(c.w.pages[peer].host, at+agreedNth)), g.rank, c.calls)
+				"same calls", peer, atomic.LoadUint64(wordAt(c.pages[peer].host, at+agreedNth)), g.rank, c.calls)
 		}
 		time.Sleep(nap(waited))
 	}
@@ -340,10 +329,10 @@ func (c *graphs) part(piece int) error {
 	for peer, counts := range c.program.Low.Heard {
 		c.hear(peer, len(counts))
 	}
-	c.settle()
+	c.awaitFlags()
 	for peer, counts := range c.program.Low.Heard {
 		if len(counts) > 0 {
-			c.set(peer, c.w.layout.gone(c.room.Rank, c.theirs[peer], c.slot))
+			c.set(peer, c.layout.gone(c.room.Rank, c.theirs[peer], c.slot))
 		}
 	}
 	return nil
@@ -353,17 +342,17 @@ func (c *graphs) part(piece int) error {
 func (c *graphs) enter() {
 	if !c.entered {
 		c.entered = true
-		for _, peer := range c.w.peers {
-			c.next = append(c.next, flag{peer, c.w.layout.gone(peer, c.mine, c.slot)})
+		for _, peer := range c.peers {
+			c.next = append(c.next, flag{peer, c.layout.gone(peer, c.mine, c.slot)})
 		}
 	}
-	c.settle()
+	c.awaitFlags()
 }
 
 func (c *graphs) signal(int) error {
 	c.enter()
 	for _, peer := range c.program.Low.Told[c.nth] {
-		c.set(peer, c.w.layout.signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
+		c.set(peer, c.layout.signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
 		c.signalled[peer]++
 	}
 	c.nth++
@@ -378,30 +367,30 @@ func (c *graphs) wait(peer, nth int) {
 // hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
 func (c *graphs) hear(peer, signals int) {
 	for ; c.seen[peer] < signals; c.seen[peer]++ {
-		at := c.w.layout.signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
+		at := c.layout.signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
 		c.next = append(c.next, flag{peer, at})
 	}
 }
 
-func (c *graphs) leave() { c.settle() }
+func (c *graphs) leave() { c.awaitFlags() }
 
 func (c *graphs) copies(lane []program.Instruction) (int, error) {
-	c.settle()
+	c.awaitFlags()
 	return c.emitter.copies(lane)
 }
 
 func (c *graphs) reduce(b *program.Instruction) error {
-	c.settle()
+	c.awaitFlags()
 	return c.emitter.reduce(b)
 }
 
 // set has the stream set a flag in the page of a peer.
 func (c *graphs) set(peer, at int) {
-	c.words = append(c.words, cuda.WordOp{At: c.w.pages[peer].device + cuda.Ptr(at), Value: 1})
+	c.words = append(c.words, cuda.WordOp{At: c.pages[peer].device + cuda.Ptr(at), Value: 1})
 }
 
-// settle has the stream wait for the flags that have come together, and set them back.
-func (c *graphs) settle() {
+// awaitFlags has the stream wait for the flags that have come together, and set them back.
+func (c *graphs) awaitFlags() {
 	if len(c.next) == 0 {
 		return
 	}
@@ -411,8 +400,8 @@ func (c *graphs) settle() {
 	last.waits = append(last.waits, slices.Clone(c.next))
 	position := at(uint64(len(calls)), 0, 0) + uint64(len(last.waits))
 	c.using.Unlock()
-	page := c.w.pages[c.room.Rank].device
-	waits := page + cuda.Ptr(c.w.layout.ticks(c.mine)+8)
+	page := c.pages[c.room.Rank].device
+	waits := page + cuda.Ptr(c.layout.ticks(c.mine)+8)
 	c.words = append(c.words, cuda.WordOp{At: waits, Value: position})
 	for _, f := range c.next {
 		c.words = append(c.words, cuda.WordOp{At: page + cuda.Ptr(f.at), Value: 1, Wait: true})

@@ -37,36 +37,35 @@ func (c *graphs) regionAt(rank, region int) cuda.Ptr {
 	return c.memory[rank][region/regionsOfChunk] + cuda.Ptr(region%regionsOfChunk*c.regionBytes())
 }
 
-func (c *graphs) regionBytes() int { return regionBytes(slotOf(c.w.g.opts.Staging), len(c.w.pages)) }
+func (c *graphs) regionBytes() int { return regionBytes(slotOf(c.g.opts.Staging), len(c.pages)) }
 
 // grow makes more regions. The context is entered.
 func (c *graphs) grow() error {
-	w := c.w
 	made, free, err := c.makeChunk()
 	if err != nil {
 		return err
 	}
-	t := w.g.opts.Thread
+	t := c.g.opts.Thread
 	t.sharing.Lock()
-	w.giving = slices.Insert(w.giving, w.owned, free)
-	w.owned++
-	c.chunks = append(c.chunks, made)
+	c.cleanups = slices.Insert(c.cleanups, c.owned, free)
+	c.owned++
+	c.grown = append(c.grown, made)
 	t.sharing.Unlock()
 	if err := c.passOn(made); err != nil { // some may have it, and others not
-		return w.g.fail(err)
+		return c.g.fail(err)
 	}
-	c.memory[w.g.rank] = append(c.memory[w.g.rank], made.at)
-	c.add(min(regionsOfChunk, w.layout.graphs-len(c.regions)))
+	c.memory[c.g.rank] = append(c.memory[c.g.rank], made.at)
+	c.add(min(regionsOfChunk, c.layout.graphs-len(c.regions)))
 	return nil
 }
 
 // add adds regions. All peers have left their slots.
 func (c *graphs) add(regions int) {
 	first := len(c.regions)
-	for _, peer := range c.w.peers {
+	for _, peer := range c.peers {
 		for region := range regions {
 			for slot := range plan.WindowSlots {
-				c.w.page.Store(c.w.layout.gone(peer, first+region, slot), 1)
+				c.page.Store(c.layout.gone(peer, first+region, slot), 1)
 			}
 		}
 	}
@@ -76,9 +75,9 @@ func (c *graphs) add(regions int) {
 }
 
 func (c *graphs) makeChunk() (made chunk, free func() error, err error) {
-	ctx, bytes := c.w.g.ctx, regionsOfChunk*c.regionBytes()
+	ctx, bytes := c.g.ctx, regionsOfChunk*c.regionBytes()
 	err = in(ctx, func() error {
-		if c.w.kind == route.OnDevice {
+		if c.kind == route.OnDevice {
 			memory, err := ctx.Alloc(bytes)
 			if err == nil {
 				made, free = chunk{at: memory.Ptr(), memory: memory}, memory.Free
@@ -103,8 +102,8 @@ func (c *graphs) makeChunk() (made chunk, free func() error, err error) {
 // passOn sends the descriptor of a chunk to the peers in other processes.
 func (c *graphs) passOn(made chunk) error {
 	elsewhere := 0
-	for _, peer := range c.w.peers {
-		if c.w.inProcess(peer) == nil {
+	for _, peer := range c.peers {
+		if c.inProcess(peer) == nil {
 			elsewhere++
 		}
 	}
@@ -122,7 +121,7 @@ func (c *graphs) passOn(made chunk) error {
 		defer syscall.Close(descriptor)
 	}
 	for range elsewhere {
-		if err := pass(c.w.g.opts.Window.channel, uint64(len(c.chunks)), descriptor); err != nil {
+		if err := pass(c.g.opts.Window.channel, uint64(len(c.grown)), descriptor); err != nil {
 			return err
 		}
 	}
@@ -140,9 +139,9 @@ func (c *graphs) reach(rank, region int) error {
 			return fault.Wrap(fault.Internal, err, "the memory that rank %d has for CUDA graphs", rank)
 		}
 		if free != nil {
-			t := c.w.g.opts.Thread
+			t := c.g.opts.Thread
 			t.sharing.Lock()
-			c.w.giving = append(c.w.giving, free)
+			c.cleanups = append(c.cleanups, free)
 			t.sharing.Unlock()
 		}
 		c.memory[rank] = append(c.memory[rank], at)
@@ -152,13 +151,13 @@ func (c *graphs) reach(rank, region int) error {
 
 // mapChunk finds a chunk of a peer, of which it has made so many, and returns what gives it back.
 func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err error) {
-	ctx, bytes, descriptor := c.w.g.ctx, regionsOfChunk*c.regionBytes(), -1
-	if peer := c.w.inProcess(rank); peer != nil {
-		t := c.w.g.opts.Thread
+	ctx, bytes, descriptor := c.g.ctx, regionsOfChunk*c.regionBytes(), -1
+	if peer := c.inProcess(rank); peer != nil {
+		t := c.g.opts.Thread
 		t.sharing.Lock()
 		var made chunk
-		if number <= len(peer.graphs.chunks) {
-			made = peer.graphs.chunks[number-1]
+		if number <= len(peer.grown) {
+			made = peer.grown[number-1]
 		}
 		t.sharing.Unlock()
 		switch {
@@ -176,7 +175,7 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 	}
 	defer syscall.Close(descriptor)
 	err = in(ctx, func() error {
-		if c.w.kind == route.OnDevice {
+		if c.kind == route.OnDevice {
 			memory, err := ctx.Import(descriptor, bytes)
 			if err == nil {
 				at, free = memory.Ptr(), memory.Free
@@ -195,12 +194,4 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 		return nil
 	})
 	return at, free, err
-}
-
-// inProcess returns the windows of a peer if it is in this process.
-func (w *windows) inProcess(rank int) *windows {
-	t := w.g.opts.Thread
-	t.sharing.Lock()
-	defer t.sharing.Unlock()
-	return t.present[member{w.g.opts.Sharing.Group, rank}]
 }

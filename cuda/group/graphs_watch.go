@@ -6,31 +6,31 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 )
 
-// look returns why a replay cannot go on, or nil. Only the device thread calls it.
-func (c *graphs) look(now time.Time) error {
-	if c.alive() == 0 {
-		return nil
+// look returns why a replay cannot go on.
+func (c *graphs) look(now time.Time) (pending bool, err error) {
+	if !c.outlives() {
+		return false, nil
 	}
-	if err := c.w.g.comm.Check(); err != nil { // which nobody else asks while there are no calls
-		return err
+	if err := c.g.comm.Check(); err != nil { // which nobody else asks while there are no calls
+		return false, err
 	}
 	c.using.Lock()
 	defer c.using.Unlock()
 	for i := range c.regions {
 		if r := &c.regions[i]; r.used {
 			if err := c.stopped(i, r, now); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // stopped returns why the replay of a graph does not go on: it waits for a peer that has gone, or
 // has waited for the same flag for the time that the call has.
 func (c *graphs) stopped(index int, r *region, now time.Time) error {
-	at := c.w.layout.ticks(index)
-	waits, ticks := c.w.page.Load(at+8), c.w.page.Load(at)
+	at := c.layout.ticks(index)
+	waits, ticks := c.page.Load(at+8), c.page.Load(at)
 	if waits != r.waits || ticks != r.ticks || r.since.IsZero() {
 		r.waits, r.ticks, r.since = waits, ticks, now
 	}
@@ -41,13 +41,13 @@ func (c *graphs) stopped(index int, r *region, now time.Time) error {
 	if call == nil {
 		return nil
 	}
-	in := func(f *fault.Error) error { return f.In(c.w.g.label(), call.what+", in a replay of a CUDA graph") }
+	in := func(f *fault.Error) error { return f.In(c.g.label(), call.what+", in a replay of a CUDA graph") }
 	late := call.timeout > 0 && now.Sub(r.since) > call.timeout
 	for _, f := range flags {
-		gone := c.w.gone(f.peer) // what it has set is there if so
-		missing := c.w.page.Load(f.at) == 0
+		gone := c.gone(f.peer) // what it has set is there if so
+		missing := c.page.Load(f.at) == 0
 		switch {
-		case c.w.page.Load(at+8) != waits || c.w.page.Load(at) != ticks: // the flag was set back
+		case c.page.Load(at+8) != waits || c.page.Load(at) != ticks: // the flag was set back
 			return nil
 		case missing && gone != nil:
 			return in(gone)
@@ -73,13 +73,10 @@ func (r *region) where(waits uint64) (*captured, []flag) {
 
 // waiting reports whether a replay waits for a peer.
 func (c *graphs) waiting() bool {
-	if c == nil {
-		return false
-	}
 	c.using.Lock()
 	defer c.using.Unlock()
 	for i := range c.regions {
-		if c.regions[i].used && c.w.page.Load(c.w.layout.ticks(i)+8) != 0 {
+		if c.regions[i].used && c.page.Load(c.layout.ticks(i)+8) != 0 {
 			return true
 		}
 	}
@@ -89,9 +86,6 @@ func (c *graphs) waiting() bool {
 // release lets a replay go on. The stream sets the flags back, so this is repeated for as long as
 // it waits for more. The caller holds the lock of words.
 func (c *graphs) release() {
-	if c == nil {
-		return
-	}
 	c.using.Lock()
 	defer c.using.Unlock()
 	for i := range c.regions {
@@ -99,28 +93,39 @@ func (c *graphs) release() {
 		if !r.used {
 			continue
 		}
-		_, flags := r.where(c.w.page.Load(c.w.layout.ticks(i) + 8))
+		_, flags := r.where(c.page.Load(c.layout.ticks(i) + 8))
 		for _, f := range flags {
-			if c.w.page.Load(f.at) == 0 {
-				c.w.page.Store(f.at, out)
+			if c.page.Load(f.at) == 0 {
+				c.page.Store(f.at, out)
 				c.cut = true
 			}
 		}
 	}
 }
 
-// goOn lets a replay go on that waits after the group was closed, if nobody comes for it: the group
-// had failed, or a replay was let go before. It reports whether one waits.
-func (c *graphs) goOn() bool {
+func (c *graphs) stop() bool {
+	if !c.waiting() {
+		return true
+	}
+	c.g.ending.storing.Lock()
+	defer c.g.ending.storing.Unlock()
+	c.warn()
+	c.release()
+	return false
+}
+
+// resume lets a replay go on that waits after the group was closed, if nobody comes for it: the
+// group had failed, or a replay was let go before. It reports whether one waits.
+func (c *graphs) resume() bool {
 	c.using.Lock()
 	cut := c.cut
 	c.using.Unlock()
-	failure := c.w.g.failure.Load()
+	failure := c.g.Failure()
 	if !cut && (failure == nil || failure.Code == fault.Closed) || !c.waiting() {
 		return false
 	}
-	c.w.g.storing.Lock()
-	defer c.w.g.storing.Unlock()
+	c.g.ending.storing.Lock()
+	defer c.g.ending.storing.Unlock()
 	c.release()
 	return true
 }

@@ -19,39 +19,6 @@ type flight struct {
 	ends   []func() // of what was told
 }
 
-// advance works on the pipelines once. It reports whether anything has moved, and whether calls are
-// pending. Only the device thread calls it.
-func (g *Group) advance() (moved, pending bool) {
-	if g.failure.Load() != nil {
-		over := g.releaseWindows()
-		return g.cleanUp(), !over
-	}
-	for more := true; more && g.failure.Load() == nil; {
-		var waits bool
-		more, waits = g.windows.advance()
-		moved, pending = moved || more, pending || waits
-	}
-	for _, p := range g.used() {
-		for g.failure.Load() == nil && p.land() {
-			moved = true
-		}
-		for g.failure.Load() == nil && p.post() {
-			moved = true
-		}
-		pending = pending || p.posting != nil || p.inFlight > 0
-	}
-	return moved, pending
-}
-
-// expedite has the pieces in flight driven by the progress thread while the device thread naps.
-func (g *Group) expedite() {
-	for _, p := range g.used() {
-		for i := range p.inFlight {
-			p.flights[(p.tail+i)%len(p.flights)].op.Expedite()
-		}
-	}
-}
-
 // post posts the next piece, if it can be. It reports whether it has done anything.
 func (p *pipeline) post() bool {
 	o := p.head()
@@ -125,7 +92,7 @@ func (p *pipeline) piece(o *Op, piece int) {
 	if o.call.Root < 0 && piece > 0 {
 		p.call.Root = o.Source() // all pieces of a message come from one rank
 	}
-	base := unsafe.Pointer(unsafe.SliceData(p.g.memory.Host()))
+	base := unsafe.Pointer(unsafe.SliceData(p.st.memory.Host()))
 	at := p.slot(o.first + uint64(piece)).at
 	p.in, p.out = p.in[:0], p.out[:0]
 	for i, b := range o.in {
@@ -143,14 +110,14 @@ func (p *pipeline) piece(o *Op, piece int) {
 // tell tells a driver that wants to know that the host begins to use the blocks of p.call: it reads
 // In and writes Out. f remembers whom to tell that it has ended.
 func (p *pipeline) tell(f *flight) {
-	if p.g.watch == nil {
+	if p.st.watch == nil {
 		return
 	}
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(p.g.memory.Host())))
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(p.st.memory.Host())))
 	for out, blocks := range [2][]exec.Block{p.in, p.out} {
 		for _, b := range blocks {
 			at := p.address(int(uintptr(b.Ptr) - base))
-			f.ends = append(f.ends, p.g.watch.HostAccess(at, b.Count*f.of.cut.size, out == 1))
+			f.ends = append(f.ends, p.st.watch.HostAccess(at, b.Count*f.of.cut.size, out == 1))
 		}
 	}
 }
@@ -225,33 +192,6 @@ func (f *flight) over() {
 	for _, end := range f.ends {
 		end()
 	}
-}
-
-// cleanUp ends all Ops after a failure, also those that were on their way when it came. It reports
-// whether there were any.
-func (g *Group) cleanUp() (any bool) {
-	failure := g.failure.Load()
-	any = g.windows.cleanUp(failure)
-	for _, p := range g.used() {
-		for p.inFlight > 0 {
-			any = true
-			f := p.pop()
-			f.op.Wait(nil) // the Comm has failed, so this does not take long
-			f.over()
-			if !f.agrees {
-				f.of.ended++
-			}
-			if f.of != p.posting && f.of.ended == f.of.posted {
-				f.of.finish(failure)
-			}
-		}
-		for o := p.head(); o != nil; o = p.head() {
-			any = true
-			p.posting, o.next = o.next, nil
-			o.finish(failure)
-		}
-	}
-	return any
 }
 
 // pointer returns the address of a block in the device's view.

@@ -30,7 +30,7 @@ type interpreter struct {
 	w        *windows
 	emitter  // its places are the slots, and its stream is steps
 	steps    steps
-	suits    map[*program.Lowered]bool
+	fits     map[*program.Lowered]bool
 	folds    map[*program.Lowered]bool // see foldsOnce
 	first    uint64                    // operation that is being enqueued,
 	blocks   int                       // and its blocks
@@ -61,13 +61,13 @@ func runsBytes(ranks int) int {
 
 // clearFlags clears the flags of this rank's window in the memory of its device, and the packets
 // behind them.
-func (o *opening) clearFlags() error {
+func (o *setup) clearFlags() error {
 	w := o.w
 	at, host, from := o.scratch(0)
 	ended := o.access(at, true)
 	clear(host)
 	ended()
-	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(o.windowRoom().runsAt(o.slotOf(route.OnDevice)))
+	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(w.windowRoom().runsAt(o.slotOf(route.OnDevice)))
 	for done, all := 0, runsBytes(w.g.size); done < all; done += len(host) {
 		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (o *opening) clearFlags() error {
 func newInterpreter(w *windows) *interpreter {
 	ranks := len(w.places)
 	n := &interpreter{w: w, packets: make([]cuda.Ptr, ranks),
-		suits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
+		fits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
 		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
 			places: make([]cuda.Ptr, ranks)}}
 	n.room.Slot, n.room.Piece = runSlot, 0
@@ -98,16 +98,14 @@ func newInterpreter(w *windows) *interpreter {
 	return n
 }
 
-// consider notes whether calls with a plan can be tables: they cannot where any rank has too much
+// learn notes whether calls with a plan can be tables: they cannot where any rank has too much
 // to do. All ranks answer alike.
-func (n *interpreter) consider(p *plan.Plan, low *program.Lowered) {
-	if n != nil && low != nil {
-		n.suits[low] = suits(p)
-		n.folds[low] = n.suits[low] && foldsOnce(p)
-	}
+func (n *interpreter) learn(p *plan.Plan, low *program.Lowered) {
+	n.fits[low] = fits(p)
+	n.folds[low] = n.fits[low] && foldsOnce(p)
 }
 
-func suits(p *plan.Plan) bool {
+func fits(p *plan.Plan) bool {
 	if p.Spec.Ranks > kernel.MostRanks || p.Win > runSlot/mem.Align {
 		return false
 	}
@@ -138,19 +136,20 @@ func suits(p *plan.Plan) bool {
 	return true
 }
 
-// takes reports whether a call is interpreted, and compiles its program then. All ranks answer
+// suits reports whether a call is interpreted, and compiles its program then. All ranks answer
 // alike: where a rank does not know the lengths of the others, nothing is interpreted.
-func (n *interpreter) takes(call *exec.Call, low *program.Lowered) (bool, error) {
-	if n == nil || !n.suits[low] || !call.Coll.LengthsKnown() || call.Bytes() > tune.MostInterpreted {
+func (n *interpreter) suits(o *Op) (bool, error) {
+	call := &o.call
+	if !n.fits[o.low] || !call.Coll.LengthsKnown() || call.Bytes() > tune.MostInterpreted {
 		return false, nil
 	}
-	if err := n.compile(call, low, 0); err != nil {
+	if err := n.compile(call, o.low, 0); err != nil {
 		return false, err
 	}
 	return n.program.Last == 0, nil
 }
 
-// enqueue enqueues the kernel of a call, which takes has compiled.
+// enqueue enqueues the kernel of a call, which suits has compiled.
 func (n *interpreter) enqueue(o *Op) error {
 	w := n.w
 	o.cut.pieces = 1
@@ -169,7 +168,11 @@ func (n *interpreter) enqueue(o *Op) error {
 	if n.steps.full {
 		return fault.New(fault.Internal, "plan %s has more steps than it seemed to have", n.program.Low.Name)
 	}
-	return w.stream.Launch(w.functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
+	err := w.stream.Launch(w.functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
+	if err != nil {
+		return err
+	}
+	return w.end(o, wordSignal)
 }
 
 // blocksOf returns how many blocks a call has, alike on all ranks.
@@ -239,18 +242,8 @@ func (n *interpreter) tell(value uint64) {
 	n.steps.keep(n.steps.table.Signal(peers, value))
 }
 
-// release lets the kernels of this rank go. The caller holds the lock of words.
-func (n *interpreter) release() {
-	if n != nil {
-		n.w.page.Store(n.w.layout.released(), out)
-	}
-}
-
-// awaited returns the rank that a kernel has waited for long, or -1.
-func (n *interpreter) awaited() int {
-	if n == nil {
-		return -1
-	}
+// awaits returns the rank that a kernel has waited for long, or -1.
+func (n *interpreter) awaits(*Op) int {
 	for _, peer := range n.w.peers {
 		if n.w.page.Load(n.w.layout.awaited(peer)) != 0 {
 			return peer

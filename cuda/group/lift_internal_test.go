@@ -24,7 +24,7 @@ func ways(p *plan.Plan) map[string]taker {
 	if p.Alias&plan.Lend != 0 {
 		all["borrowed"], all["lends"] = tapedIn(borrowed), tapedIn(lends)
 	}
-	if p.Spec.Coll.LengthsKnown() && suits(p) {
+	if p.Spec.Coll.LengthsKnown() && fits(p) {
 		all["table"] = tapedTable
 		if p.Name == "one_shot_window" || p.Name == "window" && p.Spec.Coll == dtype.AllGather {
 			all["packets"] = tapedPackets
@@ -73,11 +73,11 @@ func TestPacketFlags(t *testing.T) {
 	n := newInterpreter(s.w)
 	low, err := program.Lower(p, &n.room)
 	require.NoError(t, err)
-	n.consider(p, low)
-	o := &Op{call: s.call, first: 3}
+	n.learn(p, low)
+	o := &Op{call: s.call, first: 3, low: low}
 	for put, want := range map[uint64]int{0: packetRoom, 1: packetRoom, 2: 0, wholeSets - 1: 0, wholeSets: packetRoom,
 		5*wholeSets + 1: packetRoom, 5*wholeSets + 2: 0} {
-		_, err := n.takes(&o.call, low)
+		_, err := n.suits(o)
 		require.NoError(t, err)
 		n.put = put
 		n.packetTable(o)
@@ -239,7 +239,7 @@ func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
-	w := &windows{g: g, layout: layout{ranks: n}, pages: make([]page, n), seenAt: make([]uint64, n),
+	w := &windows{shared: &shared{g: g, layout: layout{ranks: n}, pages: make([]page, n)}, seenAt: make([]uint64, n),
 		emitter: emitter{places: make([]cuda.Ptr, n), scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
 			functions: map[*kernel.Function]cuda.Function{}, processors: 10, gathers: true}}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
@@ -388,7 +388,7 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := taped(t, p, rank)
 	w, n := s.w, p.Spec.Ranks
 	w.layout.graphs = 3
-	c := &graphs{w: w, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
+	c := &graphs{shared: w.shared, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
 		functions: w.functions, processors: w.processors, gathers: true},
 		mine: rank % 3, turn: 1, theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
 		regions: make([]region, 3)}
@@ -419,9 +419,9 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	s.e, s.events, s.scratch = &n.emitter, nil, nil
 	low, err := program.Lower(p, &n.room)
 	require.NoError(t, err)
-	n.consider(p, low)
-	o := &Op{call: s.call, first: 3}
-	taken, err := n.takes(&o.call, low)
+	n.learn(p, low)
+	o := &Op{call: s.call, first: 3, low: low}
+	taken, err := n.suits(o)
 	require.NoError(t, err)
 	require.True(t, taken)
 	require.NoError(t, n.tableOf(o, 2))
@@ -453,9 +453,9 @@ func tapedPackets(t *testing.T, p *plan.Plan, rank int) *tape {
 	s.e, s.events, s.scratch = &n.emitter, nil, nil
 	low, err := program.Lower(p, &n.room)
 	require.NoError(t, err)
-	n.consider(p, low)
-	o := &Op{call: s.call, first: 3}
-	taken, err := n.takes(&o.call, low)
+	n.learn(p, low)
+	o := &Op{call: s.call, first: 3, low: low}
+	taken, err := n.suits(o)
 	require.NoError(t, err)
 	require.True(t, taken)
 	require.True(t, n.inPackets(&o.call))

@@ -182,8 +182,8 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := newTape(t, p, rank, plain)
 	s.plan = streams
 	w, g := s.w, s.w.g
-	g.ctx, g.memory = knots{}, slotMemory{}
-	w.rails = &rails{w: w, memory: tmpMemory{}, orders: map[*program.Lowered]*order{},
+	g.ctx, g.staged = knots{}, &staged{g: g, memory: slotMemory{}}
+	r := &rails{w: w, memory: tmpMemory{}, orders: map[*program.Lowered]*order{},
 		to: make([]*pipeline, g.size), from: make([]*pipeline, g.size)}
 	w.peers = nil
 	used := map[int]bool{} // whose windows are read
@@ -201,26 +201,27 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 	}
 	at := 0
 	for l, lane := range streams.Program(rank).Lanes[1:] {
-		peer, r := lane[0].Peer, &rope{s: s, lane: l + 1, peer: lane[0].Peer}
-		line := &pipeline{g: g, bytes: leastMessage, slots: make([]slot, messageSlots)}
+		peer, to := lane[0].Peer, &rope{s: s, lane: l + 1, peer: lane[0].Peer}
+		line := &pipeline{g: g, st: g.staged, failed: w.failed, bytes: leastMessage, slots: make([]slot, messageSlots)}
 		for i := range line.slots {
 			line.slots[i].at = at
 			at += leastMessage
 		}
 		if lane[0].Kind == plan.Send {
-			line.toHost, w.rails.to[peer] = direction{used: true, stream: r}, line
+			line.toHost, r.to[peer] = direction{used: true, stream: to}, line
 		} else {
-			line.toDevice, w.rails.from[peer] = direction{used: true, stream: r}, line
+			line.toDevice, r.from[peer] = direction{used: true, stream: to}, line
 		}
-		s.ropes = append(s.ropes, r)
+		s.ropes = append(s.ropes, to)
 	}
 	low, err := program.Lower(streams, &w.room)
 	require.NoError(t, err)
 	require.True(t, low.Words)
-	w.rails.learn(streams, low)
-	o := &Op{g: g, call: s.call, first: 3}
+	r.learn(streams, low)
+	w.forms = []form{r}
+	o := &Op{g: g, call: s.call, first: 3, low: low}
 	o.holders.Store(1)
-	require.NoError(t, w.rails.enqueue(o, low))
+	require.NoError(t, r.pieces(o, low))
 	require.NoError(t, w.flush())
 	require.Equal(t, 1, o.cut.pieces)
 	return s

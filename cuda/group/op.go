@@ -7,7 +7,9 @@ import (
 
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/internal/record"
 )
 
 const (
@@ -25,11 +27,13 @@ type Op struct {
 	first    uint64 // number of its first piece on its pipeline
 	seq      uint64 // position among the collectives or among the messages of the group, from 1
 	deadline time.Time
-	recorded uint64       // number of its record; 0 for none
-	end      cuda.Event   // behind the last piece
-	captured bool         // in a graph: it has ended when a stream has joined it
-	of       *Op          // of a message of a program: the call; else nil
-	messages atomic.Int32 // of the call, that have not ended
+	recorded uint64           // number of its record; 0 for none
+	end      cuda.Event       // behind the last piece
+	pipeline *pipeline        // if it is staged
+	low      *program.Lowered // its plan, if it goes over windows
+	capture  uint64           // of a graph that it is part of: it has ended when a stream has joined it; else 0
+	of       *Op              // of a message of a program: the call; else nil
+	messages atomic.Int32     // of the call, that have not ended
 	joined   atomic.Bool
 	held     atomic.Bool // back, in a batch
 
@@ -56,9 +60,9 @@ func (o *Op) Join(s cuda.Stream) error {
 
 func (o *Op) join(s cuda.Stream) error {
 	o.issue()
-	o.g.using.RLock()
-	defer o.g.using.RUnlock()
-	if o.g.drained {
+	o.g.ending.using.RLock()
+	defer o.g.ending.using.RUnlock()
+	if o.g.ending.drained {
 		return nil
 	}
 	if err := o.g.ctx.Enter(false); err != nil {
@@ -81,12 +85,12 @@ func (o *Op) Done() (bool, error) {
 	if o.state.Load() == opPending || o.held.Load() {
 		return false, nil
 	}
-	o.g.using.RLock()
-	defer o.g.using.RUnlock()
-	if o.g.drained {
+	o.g.ending.using.RLock()
+	defer o.g.ending.using.RUnlock()
+	if o.g.ending.drained {
 		return true, nil
 	}
-	if o.captured {
+	if o.capture != 0 {
 		return o.joined.Load(), nil
 	}
 	if err := o.g.ctx.Enter(true); err != nil {
@@ -104,7 +108,7 @@ func (o *Op) Done() (bool, error) {
 // takes if d is 0. It reports whether the call has ended, and how. It does not wait for a call in a
 // graph, which no device has begun.
 func (o *Op) Wait(d time.Duration) (bool, error) {
-	if o.captured {
+	if o.capture != 0 {
 		return true, o.failed()
 	}
 	o.issue()
@@ -126,7 +130,7 @@ func (o *Op) failed() error {
 		o.g.comm.Told()
 		return o.err
 	case opPending:
-		if f := o.g.failure.Load(); f != nil {
+		if f := o.g.Failure(); f != nil {
 			o.g.comm.Told()
 			return o.explain(f)
 		}
@@ -152,11 +156,11 @@ func (o *Op) Source() int { return int(o.source.Load()) }
 
 // Free gives the Op back, which must not be used afterwards. A call that has not ended goes on; its
 // memory must stay valid until it has.
-func (o *Op) Free() { o.letGo() }
+func (o *Op) Free() { o.drop() }
 
-func (o *Op) letGo() {
+func (o *Op) drop() {
 	if o.holders.Add(-1) == 0 {
-		o.g.keep(o)
+		o.g.ops.keep(o)
 	}
 }
 
@@ -164,8 +168,8 @@ func (o *Op) letGo() {
 func (o *Op) finish(err *fault.Error) {
 	if of := o.of; of != nil {
 		of.messages.Add(-1)
-		of.letGo()
-		o.letGo()
+		of.drop()
+		o.drop()
 		return
 	}
 	if err != nil {
@@ -175,6 +179,30 @@ func (o *Op) finish(err *fault.Error) {
 		o.state.Store(opDone)
 	}
 	o.noteEnd(err)
-	o.g.unended(o).Add(-1)
-	o.letGo()
+	o.g.ops.unended(o).Add(-1)
+	o.drop()
+}
+
+// note records that a call was enqueued.
+func (o *Op) note() {
+	call := &o.call
+	if r := o.g.opts.Record; r != nil {
+		o.recorded = r.Begin(&record.Operation{
+			Seq: o.seq, In: program.Elements(call.In), Out: program.Elements(call.Out),
+			Coll: call.Coll, Type: call.Type, Op: call.Op, Root: int32(call.Root), Tag: call.Tag, Batch: call.Batch,
+		})
+	}
+}
+
+// noteEnd records how a call has ended, and that it has ended now: the device may still be copying
+// the last piece of the result.
+func (o *Op) noteEnd(err *fault.Error) {
+	if o.recorded == 0 {
+		return
+	}
+	code := fault.OK
+	if err != nil {
+		code = err.Code
+	}
+	o.g.opts.Record.End(o.recorded, code, true)
 }

@@ -13,16 +13,18 @@ import (
 // and words. Sends have only the stream to the host, and receives only that to the device.
 type pipeline struct {
 	g           *Group
+	st          *staged
 	there, done int // offsets of the words
 	slots       []slot
 	bytes       int // of a slot
 	toHost      direction
 	toDevice    direction
 	opened      bool
-	issued      uint64 // number of the last piece of calls so far; used by Enqueue
-	held        []*Op  // see batch
-	heldFrom    int    // the first of them
-	heldPiece   int    // of that, the piece that is next
+	failed      func() bool // of messages of programs: a rank of this host has
+	issued      uint64      // number of the last piece of calls so far; used by Enqueue
+	held        []*Op       // see batch
+	heldFrom    int         // the first of them
+	heldPiece   int         // of that, the piece that is next
 
 	handing sync.Mutex
 	handed  *Op // not yet known to the device thread; the last one
@@ -53,6 +55,13 @@ type direction struct {
 	words  [1]cuda.WordOp
 }
 
+// Each pipeline has two words in registered memory, each in a cache line of its own: "there" and
+// "done", which hold the number of the last piece that has reached that state.
+const wordBytes = 64
+
+// out is added to a word to let go whatever waits for it: no pipeline ever has so many pieces.
+const out = 1 << 62
+
 // Urgency of the streams (Context.NewStream), so that their copies and kernels go before others.
 // Programs that have urgent streams of their own, like torch, give them the first one.
 const (
@@ -74,8 +83,8 @@ func (p *pipeline) open() (err error) {
 	}
 	if p.toDevice.used && p.toDevice.stream == nil {
 		newStream := p.g.ctx.NewStream
-		if p == p.g.pipelines[0] {
-			newStream = p.g.newWaiter
+		if p == p.st.pipelines[0] {
+			newStream = p.g.queues.newWaiter
 		}
 		if p.toDevice.stream, err = newStream(urgencyToDevice); err != nil {
 			return err
@@ -89,8 +98,8 @@ func (p *pipeline) open() (err error) {
 		}
 	}
 	p.opened = true
-	opened := append(slices.Clone(p.g.used()), p)
-	p.g.inUse.Store(&opened)
+	opened := append(slices.Clone(p.st.used()), p)
+	p.st.inUse.Store(&opened)
 	return nil
 }
 
@@ -112,20 +121,20 @@ func (p *pipeline) slot(piece uint64) *slot { return &p.slots[(piece-1)%uint64(l
 
 // enqueue puts a call behind the caller's stream.
 func (p *pipeline) enqueue(o *Op, on cuda.Stream) error {
-	if err := p.g.caller.Record(on); err != nil {
+	if err := p.g.callers.at.Record(on); err != nil {
 		return err
 	}
 	// The stream to the device waits by itself: when it is let go, it must not overtake the
 	// caller's.
 	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
 		if h.used {
-			if err := h.stream.Wait(p.g.caller); err != nil {
+			if err := h.stream.Wait(p.g.callers.at); err != nil {
 				return err
 			}
 		}
 	}
 	if holds(&o.call) {
-		p.g.batch.hold(o, p)
+		p.st.batch.hold(o, p)
 		return nil
 	}
 	enqueue := (*pipeline).enqueueMessage
@@ -153,7 +162,6 @@ func (p *pipeline) last() cuda.Stream {
 	return p.toHost.stream
 }
 
-// abandon is way.abandon.
 func (p *pipeline) abandon(o *Op, on cuda.Stream) {
 	for _, h := range [2]*direction{&p.toHost, &p.toDevice} {
 		if h.used && o.end.Record(h.stream) == nil {
@@ -283,7 +291,7 @@ func (p *pipeline) copy(o *Op, piece int, s *slot, b exec.Block, area int, toHos
 }
 
 // address returns the device's address of a place in the registered memory.
-func (p *pipeline) address(at int) cuda.Ptr { return p.g.memory.Ptr() + cuda.Ptr(at) }
+func (p *pipeline) address(at int) cuda.Ptr { return p.st.memory.Ptr() + cuda.Ptr(at) }
 
 func (h *direction) write(at cuda.Ptr, value uint64) error {
 	h.words[0] = cuda.WordOp{At: at, Value: value}
@@ -326,3 +334,16 @@ func (p *pipeline) head() *Op {
 	}
 	return p.posting
 }
+
+// finish stores into "done" that a piece has ended. After the group has failed it does nothing: the
+// values of a word must not go back.
+func (p *pipeline) finish(piece uint64) {
+	p.g.ending.storing.Lock()
+	defer p.g.ending.storing.Unlock()
+	if !p.g.ending.unblocked {
+		p.st.memory.Store(p.done, piece)
+	}
+}
+
+// reached reports whether "there" has come to a piece.
+func (p *pipeline) reached(piece uint64) bool { return p.st.memory.Reached(p.there, piece) }

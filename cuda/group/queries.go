@@ -20,9 +20,12 @@ type queries struct {
 	ended chan struct{}
 	over  atomic.Bool
 
-	health  atomic.Bool // to be asked: for errors of the device
-	streams atomic.Bool // to be asked: whether the streams of the windows have ended
-	looking []watched   // used by the goroutine, and when it has ended
+	health     atomic.Bool // to be asked: for errors of the device
+	streams    atomic.Bool // to be asked: whether the streams of the windows have ended
+	askStreams func()      // asks that
+	watching   sync.Mutex
+	watched    []watched // that the goroutine does not know of yet
+	looking    []watched // used by the goroutine, and when it has ended
 }
 
 func (q *queries) init(g *Group) {
@@ -57,7 +60,7 @@ func (q *queries) run() {
 				q.askHealth()
 			}
 			if q.streams.Swap(false) {
-				q.g.windows.askStreams()
+				q.askStreams()
 			}
 			ended, watching := q.lookAfter()
 			if !watching {
@@ -76,7 +79,7 @@ func (q *queries) run() {
 func (q *queries) askHealth() {
 	err := q.g.ctx.Enter(true)
 	if err == nil {
-		_, err = q.g.pipelines[0].toHost.stream.Done()
+		_, err = q.g.staged.pipelines[0].toHost.stream.Done()
 		q.g.ctx.Leave()
 	}
 	if err != nil {
@@ -110,15 +113,16 @@ type watched struct {
 // OnEnd has f called when the call ends on the device. f must not wait. If the call has ended
 // already, OnEnd reports false, and f is never called.
 func (o *Op) OnEnd(f func()) bool {
-	o.g.watching.Lock()
+	q := &o.g.queries
+	q.watching.Lock()
 	done, _ := o.Done() // in here, since the group looks after its calls a last time when it ends
 	if !done {
 		o.holders.Add(1)
-		o.g.watched = append(o.g.watched, watched{o, f})
+		q.watched = append(q.watched, watched{o, f})
 	}
-	o.g.watching.Unlock()
+	q.watching.Unlock()
 	if !done {
-		o.g.queries.rouse()
+		q.rouse()
 	}
 	return !done
 }
@@ -126,18 +130,17 @@ func (o *Op) OnEnd(f func()) bool {
 // lookAfter lets go of the watched calls that have ended. It reports whether any has, and whether
 // others have not.
 func (q *queries) lookAfter() (ended, watching bool) {
-	g := q.g
-	g.watching.Lock()
-	q.looking = append(q.looking, g.watched...)
-	clear(g.watched)
-	g.watched = g.watched[:0]
-	g.watching.Unlock()
+	q.watching.Lock()
+	q.looking = append(q.looking, q.watched...)
+	clear(q.watched)
+	q.watched = q.watched[:0]
+	q.watching.Unlock()
 	left := q.looking[:0]
 	for _, w := range q.looking {
 		if done, _ := w.op.Done(); done {
 			ended = true
 			w.onEnd()
-			w.op.letGo()
+			w.op.drop()
 		} else {
 			left = append(left, w)
 		}

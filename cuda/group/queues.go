@@ -26,8 +26,18 @@ const (
 	mostStreams = 4
 )
 
+// queues is what a group knows of the hardware queues.
+type queues struct {
+	g       *Group
+	hold    int    // offset of a word for tries, and
+	come    int    // of another
+	tries   uint64 // so far
+	crowded bool   // streams that wait hold up the default stream
+	busy    bool   // the device has too much to do for tries
+}
+
 // newWaiter makes a stream that may wait for peers.
-func (g *Group) newWaiter(urgency int) (s cuda.Stream, err error) {
+func (q *queues) newWaiter(urgency int) (s cuda.Stream, err error) {
 	var close []cuda.Stream // which keep their queues until there is another one
 	defer func() {
 		for _, c := range close {
@@ -35,11 +45,11 @@ func (g *Group) newWaiter(urgency int) (s cuda.Stream, err error) {
 		}
 	}()
 	for made := 1; ; made++ {
-		if s, err = g.ctx.NewStream(urgency); err != nil || g.crowded || g.busy || g.isApart(s) {
+		if s, err = q.g.ctx.NewStream(urgency); err != nil || q.crowded || q.busy || q.isApart(s) {
 			return s, err
 		}
 		if made == mostStreams {
-			g.crowded = true
+			q.crowded = true
 			return s, nil
 		}
 		close = append(close, s)
@@ -48,46 +58,46 @@ func (g *Group) newWaiter(urgency int) (s cuda.Stream, err error) {
 
 // Crowded reports whether streams of the group wait in the hardware queue of the default stream, so
 // that what is there stands still while the group waits for other ranks.
-func (g *Group) Crowded() bool { return g.crowded }
+func (g *Group) Crowded() bool { return g.queues.crowded }
 
 // isApart reports whether a stream that waits does not hold up the default stream, as far as that
 // can be found out: there must be nothing in it yet.
-func (g *Group) isApart(s cuda.Stream) (apart bool) {
+func (q *queues) isApart(s cuda.Stream) (apart bool) {
 	known := false
 	for try := 0; try < mostTries && !known; try++ {
-		if in(g.ctx, func() (err error) { // other threads may capture
-			apart, known, err = g.try(s)
+		if in(q.g.ctx, func() (err error) { // other threads may capture
+			apart, known, err = q.try(s)
 			return err
 		}) != nil {
 			return true // what is wrong with the device will be told by others
 		}
 	}
-	g.busy = !known // then another stream would take as long, to no avail
-	return apart || g.busy
+	q.busy = !known // then another stream would take as long, to no avail
+	return apart || q.busy
 }
 
 // try holds a stream, and finds out whether the default stream goes on.
-func (g *Group) try(s cuda.Stream) (apart, known bool, err error) {
-	computes := g.ctx.Adopt(0)
+func (q *queues) try(s cuda.Stream) (apart, known bool, err error) {
+	computes := q.g.ctx.Adopt(0)
 	if id, err := computes.Capture(); err != nil || id != 0 {
 		return true, true, err
 	}
 	if done, err := computes.Done(); err != nil || !done {
 		return true, true, err
 	}
-	held := g.tries + 1
-	if err := s.Words([]cuda.WordOp{{At: g.word(g.hold), Value: held, Wait: true}}); err != nil {
+	held := q.tries + 1
+	if err := s.Words([]cuda.WordOp{{At: q.word(q.hold), Value: held, Wait: true}}); err != nil {
 		return true, true, err
 	}
 	// Whatever the driver does: another thread may free memory, which waits for the stream that is
 	// held, and keeps this one waiting.
 	released := make(chan struct{})
 	release := func() {
-		g.memory.Store(g.hold, held)
+		q.g.staged.memory.Store(q.hold, held)
 		close(released)
 	}
 	late := time.AfterFunc(2*comesBeside, release)
-	_, apart, err = g.comes(computes, comesBeside)
+	_, apart, err = q.comes(computes, comesBeside)
 	if known = late.Stop(); known {
 		release()
 	}
@@ -98,38 +108,38 @@ func (g *Group) try(s cuda.Stream) (apart, known bool, err error) {
 	if apart || err != nil || !known {
 		return apart, known, err
 	}
-	took, came, err := g.comes(computes, comesLate)
+	took, came, err := q.comes(computes, comesLate)
 	return false, came && took < comesBeside/2, err
 }
 
 // comes reports whether a word that a stream writes now comes in some time, and how long it takes.
-func (g *Group) comes(s cuda.Stream, limit time.Duration) (took time.Duration, came bool, err error) {
+func (q *queues) comes(s cuda.Stream, limit time.Duration) (took time.Duration, came bool, err error) {
 	begin := time.Now()
-	g.tries++
-	if err := s.Words([]cuda.WordOp{{At: g.word(g.come), Value: g.tries}}); err != nil {
-		g.tries--
+	q.tries++
+	if err := s.Words([]cuda.WordOp{{At: q.word(q.come), Value: q.tries}}); err != nil {
+		q.tries--
 		return 0, false, err
 	}
-	return g.waitFor(begin, limit)
+	return q.waitFor(begin, limit)
 }
 
 // waitFor waits until the last word has come, for some time at most.
-func (g *Group) waitFor(begin time.Time, limit time.Duration) (took time.Duration, came bool, err error) {
-	for came = g.memory.Reached(g.come, g.tries); !came && time.Since(begin) < limit; {
+func (q *queues) waitFor(begin time.Time, limit time.Duration) (took time.Duration, came bool, err error) {
+	for came = q.g.staged.memory.Reached(q.come, q.tries); !came && time.Since(begin) < limit; {
 		time.Sleep(shortestNap)
-		came = g.memory.Reached(g.come, g.tries)
+		came = q.g.staged.memory.Reached(q.come, q.tries)
 	}
 	return time.Since(begin), came, nil
 }
 
 // tried reports whether all tries have ended: else the default stream may still write a word.
-func (g *Group) tried() bool {
-	if g.tries == 0 {
+func (q *queues) tried() bool {
+	if q.tries == 0 {
 		return true
 	}
-	_, came, _ := g.waitFor(time.Now(), closeLimit)
+	_, came, _ := q.waitFor(time.Now(), closeLimit)
 	return came
 }
 
 // word returns the address of a word for devices.
-func (g *Group) word(at int) cuda.Ptr { return g.memory.Ptr() + cuda.Ptr(at) }
+func (q *queues) word(at int) cuda.Ptr { return q.g.staged.memory.Ptr() + cuda.Ptr(at) }

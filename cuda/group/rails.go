@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
 )
 
@@ -23,9 +25,9 @@ import (
 // way at the same time, so there is Tmp for two.
 type rails struct {
 	w        *windows
-	to, from []*pipeline // by rank; nil for those that are on none of the rails
-	memory   cuda.Memory // Tmp
-	orders   map[*program.Lowered]*order
+	to, from []*pipeline                 // by rank; nil for those that are on none of the rails
+	memory   cuda.Memory                 // Tmp
+	orders   map[*program.Lowered]*order // of all plans
 	turns    [2]turn
 	block    [1]exec.Block
 	events   []cuda.Event // all that were made
@@ -75,10 +77,18 @@ func railSlot(window int) int {
 // unlimited is the time that the host has for a message. The call has a deadline.
 const unlimited = time.Duration(1 << 62)
 
-// open makes what the rails need on the device.
-func (r *rails) open() (err error) {
-	r.memory, err = r.w.g.ctx.Alloc(len(r.turns) * r.w.room.Slot)
-	return err
+// newRails makes what the rails need on the device.
+func newRails(w *windows) (r *rails, err error) {
+	r = &rails{w: w, to: w.g.staged.to, from: w.g.staged.from, orders: map[*program.Lowered]*order{}}
+	for _, lanes := range [2][]*pipeline{r.to, r.from} {
+		for _, p := range lanes {
+			if p != nil {
+				p.failed = w.failed
+			}
+		}
+	}
+	r.memory, err = w.g.ctx.Alloc(len(r.turns) * w.room.Slot)
+	return r, err
 }
 
 // close gives that back.
@@ -90,15 +100,12 @@ func (r *rails) close() error {
 	return errors.Join(append(errs, r.memory.Free())...)
 }
 
-// accepts reports whether all messages of a plan are on rails. All ranks answer alike.
-func (r *rails) accepts(p *plan.Plan) bool {
+// onRails reports whether all messages of a plan are on rails. All ranks answer alike.
+func onRails(p *plan.Plan, on *topo.Group) bool {
 	for rank := range p.Spec.Ranks {
-		on := map[int]bool{}
-		for _, peer := range r.w.g.opts.Sharing.On.Rails(rank) {
-			on[peer] = true
-		}
+		rails := on.Rails(rank)
 		for _, lane := range p.Program(rank).Lanes[1:] {
-			if !on[lane[0].Peer] {
+			if !slices.Contains(rails, lane[0].Peer) {
 				return false
 			}
 		}
@@ -106,8 +113,7 @@ func (r *rails) accepts(p *plan.Plan) bool {
 	return true
 }
 
-// has reports whether a plan has messages.
-func (r *rails) has(low *program.Lowered) bool { return r != nil && r.orders[low] != nil }
+func (r *rails) suits(o *Op) (bool, error) { return len(r.orders[o.low].lines) > 1, nil }
 
 // learn finds out how the lanes of a plan go together.
 func (r *rails) learn(p *plan.Plan, low *program.Lowered) {
@@ -199,29 +205,38 @@ func (r *rails) ready(of *order) error {
 	return nil
 }
 
-// enqueue enqueues the pieces of a call.
-func (r *rails) enqueue(o *Op, low *program.Lowered) error {
+// enqueue enqueues a call. After an error the stream of the windows waits for all messages.
+func (r *rails) enqueue(o *Op) error {
+	if err := r.pieces(o, o.low); err != nil {
+		r.join()
+		return err
+	}
+	return r.w.endPieces(o)
+}
+
+// pieces enqueues the pieces of a call.
+func (r *rails) pieces(o *Op, low *program.Lowered) error {
 	of := r.orders[low]
 	if err := r.ready(of); err != nil {
 		return err
 	}
-	if err := r.begin(o, low, of, 0); err != nil {
+	if err := r.start(o, low, of, 0); err != nil {
 		return err
 	}
 	for piece := range o.cut.pieces {
 		t := &r.turns[piece%2]
-		r.swap(t)
+		r.switchTo(t)
 		err := r.send(o, of, t)
-		r.swap(t)
+		r.switchTo(t)
 		if err == nil && piece+1 < o.cut.pieces {
-			err = r.begin(o, low, of, piece+1)
+			err = r.start(o, low, of, piece+1)
 		}
 		if err != nil {
 			return err
 		}
-		r.swap(t)
-		err = r.goOn(o, of, t)
-		r.swap(t)
+		r.switchTo(t)
+		err = r.resume(o, of, t)
+		r.switchTo(t)
 		if err != nil {
 			return err
 		}
@@ -229,18 +244,18 @@ func (r *rails) enqueue(o *Op, low *program.Lowered) error {
 	return nil
 }
 
-// swap makes the piece of a turn that which the emitter is at, or ends that.
-func (r *rails) swap(t *turn) {
+// switchTo makes the piece of a turn that which the emitter is at, or ends that.
+func (r *rails) switchTo(t *turn) {
 	r.w.program, t.program = t.program, r.w.program
 	r.w.tmp = r.memory.Ptr() + cuda.Ptr(t.piece%2*r.w.room.Slot)
 }
 
-// begin enqueues what a piece does before it waits for messages.
-func (r *rails) begin(o *Op, low *program.Lowered, of *order, piece int) error {
+// start enqueues what a piece does before it waits for messages.
+func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
 	t := &r.turns[piece%2]
 	t.piece = piece
-	r.swap(t)
-	defer r.swap(t)
+	r.switchTo(t)
+	defer r.switchTo(t)
 	w := r.w
 	if err := w.compile(&o.call, low, piece); err != nil {
 		return err
@@ -301,7 +316,7 @@ func (r *rails) step(o *Op, of *order, t *turn) error {
 	lane, i := w.program.Lanes[0], t.next[0]
 	b := &lane[i]
 	for _, g := range b.Gates {
-		if err := r.through(o, of, t, g.Lane, g.Step); err != nil {
+		if err := r.sendUpTo(o, of, t, g.Lane, g.Step); err != nil {
 			return err
 		}
 		if err := w.after(t.marks[of.marks[g.Lane][g.Step]]); err != nil {
@@ -318,9 +333,9 @@ func (r *rails) step(o *Op, of *order, t *turn) error {
 	return w.mark(t.marks[of.marks[0][b.PC]])
 }
 
-// goOn enqueues the rest of a piece. The windows of the peers are left before the last messages
+// resume enqueues the rest of a piece. The windows of the peers are left before the last messages
 // have moved, which do not touch them; the call ends behind those.
-func (r *rails) goOn(o *Op, of *order, t *turn) error {
+func (r *rails) resume(o *Op, of *order, t *turn) error {
 	w := r.w
 	for t.next[0] < len(w.program.Lanes[0]) {
 		if err := r.step(o, of, t); err != nil {
@@ -336,7 +351,7 @@ func (r *rails) goOn(o *Op, of *order, t *turn) error {
 		}
 	}
 	for l := 1; l < len(of.lines); l++ {
-		if err := r.through(o, of, t, l, len(of.marks[l])-1); err != nil {
+		if err := r.sendUpTo(o, of, t, l, len(of.marks[l])-1); err != nil {
 			return err
 		}
 	}
@@ -386,15 +401,15 @@ func (r *rails) free(t *turn, l int) bool {
 	return true
 }
 
-// through enqueues the messages of a lane up to a step. What waits for peers so comes as late as it
-// can, and behind all sends that can go: streams may share a hardware queue.
-func (r *rails) through(o *Op, of *order, t *turn, l, step int) error {
+// sendUpTo enqueues the messages of a lane up to a step. What waits for peers so comes as late as
+// it can, and behind all sends that can go: streams may share a hardware queue.
+func (r *rails) sendUpTo(o *Op, of *order, t *turn, l, step int) error {
 	for !r.passed(t, l, step) {
 		for _, g := range r.w.program.Lanes[l][t.next[l]].Gates {
 			if g.Lane == 0 {
 				continue // it comes earlier in lane 0 than what waits for this message
 			}
-			if err := r.through(o, of, t, g.Lane, g.Step); err != nil {
+			if err := r.sendUpTo(o, of, t, g.Lane, g.Step); err != nil {
 				return err
 			}
 		}
@@ -483,7 +498,7 @@ func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
 	if err != nil {
 		return err
 	}
-	defer message.letGo()
+	defer message.drop()
 	p.hand(message)
 	for piece := range c.pieces {
 		if err := p.enqueueMessage(message, piece); err != nil {
@@ -493,20 +508,16 @@ func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
 	return nil
 }
 
-// join has the stream of the windows wait for all messages, after an error.
-func (r *rails) join() error {
-	if r == nil {
-		return nil
-	}
+// join has the stream of the windows wait for all messages.
+func (r *rails) join() {
 	for _, lanes := range [2][]*pipeline{r.to, r.from} {
 		for _, p := range lanes {
 			if p == nil || !p.opened {
 				continue
 			}
-			if err := r.w.follow(r.w.stream, p.last()); err != nil {
-				return err
+			if r.w.follow(r.w.stream, p.last()) != nil {
+				return
 			}
 		}
 	}
-	return nil
 }

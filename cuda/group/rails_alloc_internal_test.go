@@ -18,15 +18,15 @@ import (
 func TestRailsDoNotAllocate(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
 		s := tapedRails(t, onHosts(t, coll, "ring", topo.Spread(6, 3)), 1)
-		w, g := s.w, s.w.g
+		w, g, r := s.w, s.w.g, s.w.forms[0].(*rails)
 		device := &still{host: make([]byte, w.layout.bytes())}
-		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, g.size), device
+		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, g.size), device
 		for rank := range w.pages {
 			w.pages[rank].host = device.host // all have called the same
 		}
 		var messages []*pipeline
 		for rank := range g.size {
-			for _, p := range [2]*pipeline{w.rails.to[rank], w.rails.from[rank]} {
+			for _, p := range [2]*pipeline{r.to[rank], r.from[rank]} {
 				if p != nil {
 					p.toHost.stream, p.toDevice.stream = device, device
 					messages = append(messages, p)
@@ -35,7 +35,7 @@ func TestRailsDoNotAllocate(t *testing.T) {
 		}
 		low, err := program.Lower(s.plan, &w.room)
 		require.NoError(t, err)
-		w.rails.learn(s.plan, low)
+		r.learn(s.plan, low)
 		call := &exec.Call{Coll: coll, Type: dtype.F32, Op: dtype.Avg}
 		const count = 100_000
 		for range coll.InBlocks(g.size, 0, 0) {
@@ -44,13 +44,13 @@ func TestRailsDoNotAllocate(t *testing.T) {
 		for range coll.OutBlocks(g.size, 0, 0) {
 			call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, 0)), Count: count})
 		}
-		o := &Op{g: g, call: *call, end: device}
+		o := &Op{g: g, call: *call, end: device, low: low}
 		step := func() {
 			o.seq = w.op + 1
 			o.holders.Store(2)
 			w.announce(o)
 			w.hand(o)
-			if err := w.enqueue(o, low, device); err != nil || o.cut.pieces < 3 {
+			if err := w.enqueue(o, device); err != nil || o.cut.pieces < 3 {
 				t.Fatal(err, o.cut.pieces)
 			}
 			device.Store(w.layout.ended(), at(o.first+1, 0, 0))

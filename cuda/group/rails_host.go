@@ -34,12 +34,12 @@ func (p *pipeline) addHead(o *Op, at int) {
 // withholds reports whether a message must not leave: a rank of this host has failed, and may have
 // let the device go on before what it sends was there. This rank is about to be told why.
 func (p *pipeline) withholds(o *Op) bool {
-	return o.of != nil && o.call.Coll == dtype.Send && p.g.windows.failed()
+	return o.of != nil && o.call.Coll == dtype.Send && p.failed()
 }
 
 // print returns the print at the begin of a slot.
 func (p *pipeline) print(at int) *transport.Meta {
-	return (*transport.Meta)(unsafe.Pointer(unsafe.SliceData(p.g.memory.Host()[at : at+headBytes])))
+	return (*transport.Meta)(unsafe.Pointer(unsafe.SliceData(p.st.memory.Host()[at : at+headBytes])))
 }
 
 // compare compares the call of a message that has come with this rank's. The engine of the messages
@@ -65,12 +65,9 @@ func (o *Op) ofMessage(text string) string {
 	return fmt.Sprintf("a message %s rank %d: %s", way, o.call.Root, text)
 }
 
-// missing returns a rank on another host whose message a call waits for, or that does not take one,
-// or -1. Only the device thread calls it.
-func (r *rails) missing(o *Op) int {
-	if r == nil {
-		return -1
-	}
+// awaits returns a rank on another host whose message a call waits for, or that does not take one,
+// or -1.
+func (r *rails) awaits(o *Op) int {
 	for _, lanes := range [2][]*pipeline{r.from, r.to} {
 		for peer, p := range lanes {
 			if p != nil && p.inFlight > 0 && p.flights[p.tail].of.of == o {

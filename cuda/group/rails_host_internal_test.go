@@ -14,11 +14,11 @@ import (
 func TestRailsWithhold(t *testing.T) {
 	s := tapedRails(t, onHosts(t, dtype.ReduceScatter, "ring", topo.Spread(4, 2)), 0)
 	w, g := s.w, s.w.g
-	g.windows, w.page = w, pageMemory{host: make([]byte, w.layout.bytes())}
-	p, call := w.rails.to[2], &Op{g: g}
+	w.page = pageMemory{host: make([]byte, w.layout.bytes())}
+	p, call := w.forms[0].(*rails).to[2], &Op{g: g}
 	message := &Op{g: g, of: call, call: exec.Call{Coll: dtype.Send, Root: 2}}
 	require.False(t, p.withholds(message))
-	w.flagOf(w.page.Host(), 1).Store(1)
+	w.failedOf(w.page.Host(), 1).Store(1)
 	require.True(t, p.withholds(message))
 	require.False(t, p.withholds(&Op{g: g, call: message.call}), "a message of the caller")
 }

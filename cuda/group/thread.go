@@ -16,14 +16,14 @@ type Thread struct {
 	mu     sync.Mutex // held while the thread works on the groups, and by nobody who calls the driver
 	groups []*Group
 	ended  chan struct{} // nil before the first group
-	closed []*graphs     // that outlive their groups
+	closed []way         // that outlive their groups
 
-	giving  sync.Mutex // held while windows are given back
-	sharing sync.Mutex // guards what follows; held for short
-	present map[member]*windows
-	left    []*windows // of groups that were closed; ranks of this process may still use them
-	bell    *park.Doorbell
-	over    atomic.Bool
+	releasing sync.Mutex // held while memory is given back
+	sharing   sync.Mutex // guards what follows; held for short
+	present   map[member]*shared
+	left      []*shared // of groups that were closed; ranks of this process may still use them
+	bell      *park.Doorbell
+	over      atomic.Bool
 }
 
 // member is one rank of a group.
@@ -33,7 +33,7 @@ type member struct {
 }
 
 // NewThread makes the device thread of a process.
-func NewThread() *Thread { return &Thread{bell: park.NewDoorbell(), present: map[member]*windows{}} }
+func NewThread() *Thread { return &Thread{bell: park.NewDoorbell(), present: map[member]*shared{}} }
 
 // Close ends the thread, after all groups were closed.
 func (t *Thread) Close() {
@@ -45,7 +45,7 @@ func (t *Thread) Close() {
 	if ended != nil {
 		<-ended
 	}
-	t.giveBack() // what graphs have used until now
+	t.release() // what graphs have used until now
 }
 
 func (t *Thread) add(g *Group) {
@@ -62,8 +62,10 @@ func (t *Thread) add(g *Group) {
 func (t *Thread) remove(g *Group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if g.windows != nil && g.windows.graphs.alive() > 0 {
-		t.closed = append(t.closed, g.windows.graphs)
+	for _, w := range g.ways {
+		if w.outlives() {
+			t.closed = append(t.closed, w)
+		}
 	}
 	t.groups = slices.DeleteFunc(t.groups, func(other *Group) bool { return other == g })
 }
@@ -133,9 +135,9 @@ func (t *Thread) advance() (moved, pending bool) {
 		m, p := g.advance()
 		moved, pending = moved || m, pending || p
 	}
-	t.closed = slices.DeleteFunc(t.closed, func(c *graphs) bool {
-		pending = c.goOn() || pending
-		return c.alive() == 0
+	t.closed = slices.DeleteFunc(t.closed, func(w way) bool {
+		pending = w.resume() || pending
+		return !w.outlives()
 	})
 	return moved, pending
 }
@@ -145,7 +147,7 @@ func (t *Thread) watches() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.closed) > 0 || slices.ContainsFunc(t.groups, func(g *Group) bool {
-		return g.windows != nil && g.windows.graphs.alive() > 0
+		return slices.ContainsFunc(g.ways, way.outlives)
 	})
 }
 
@@ -154,7 +156,7 @@ func (t *Thread) expedite() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, g := range t.groups {
-		g.expedite()
+		g.staged.expedite()
 	}
 }
 

@@ -13,33 +13,22 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
-	"github.com/goccl/goccl/cuda/group/route"
 )
 
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
 // of a call (package program) becomes work of a stream, or of two (windows_offer.go): copies,
 // kernels and words. Between hosts, messages go with them (rails.go).
 type windows struct {
-	g       *Group
-	layout  layout
-	kind    route.Kind
-	page    cuda.Registered // of this rank
-	pages   []page          // by rank
-	peers   []int           // the other ranks on this host, whose windows this one uses
-	giving  []func() error  // gives back, last first, what was opened
-	owned   int             // the first of these: what is not of the peers
-	left    bool            // this rank uses nothing of the others any more; guarded by Thread.sharing
-	opening *opening        // nil when the ranks have agreed
+	passive
+	*shared
 
 	// Used only by Enqueue.
 	emitter   // its places are the windows
 	ahead     cuda.Stream
 	aside     []cuda.WordOp // for the words of that stream
 	offers    cuda.Event
-	graphs    *graphs      // of calls in streams that are in capture
-	runs      *interpreter // of short calls; nil for none
+	forms     []form // that some calls have instead of a stream of pieces
 	lows      map[choice]*program.Lowered
-	rails     *rails                   // nil if all ranks are on this host
 	op        uint64                   // operations so far
 	first     uint64                   // operation that is being enqueued,
 	piece     int                      // and its piece
@@ -53,17 +42,27 @@ type windows struct {
 	over    atomic.Bool // the streams have ended after the group has failed
 
 	// Used only by the device thread.
-	compared  []uint64       // by peer: the operations whose prints were compared
-	let       [][3]let       // by peer: what release has stored in its words
-	goneAt    []atomic.Int64 // by peer: when it was first seen to have gone
-	stopped   bool           // the group has failed before the streams had ended a call
-	lateSince time.Time      // when a call was first found past its deadline
+	released  [][3]released // by peer: what unblock has stored in its words
+	stopped   bool          // the group has failed before the streams had ended a call
+	lateSince time.Time     // when a call was first found past its deadline
 }
 
-// let is what was stored into a word to let go what waits for it.
-type let struct {
+// released is what was stored into a word to let go what waits for it.
+type released struct {
 	stored bool
 	value  uint64
+}
+
+// form is another form of a call than a stream of pieces: one kernel (interpreter), or a stream
+// with messages between hosts (rails).
+type form interface {
+	// learn finds out whether and how calls by a plan have this form. All ranks come to the same.
+	learn(p *plan.Plan, low *program.Lowered)
+	// suits reports whether a call has it, and compiles its program then.
+	suits(o *Op) (bool, error)
+	enqueue(o *Op) error
+	// awaits returns the rank that a call has waited for long, or -1.
+	awaits(o *Op) int
 }
 
 // choice identifies a plan.
@@ -72,10 +71,16 @@ type choice struct {
 	root int
 }
 
+func (w *windows) suits(o *Op) (bool, error) {
+	low, err := w.lowered(&o.call)
+	o.low = low
+	return low != nil && err == nil && o.capture == 0, err
+}
+
 // lowered returns the plan of a call, or nil if the call does not go over windows. All ranks answer
 // alike.
 func (w *windows) lowered(call *exec.Call) (*program.Lowered, error) {
-	if w == nil || !call.Coll.Valid() || call.Coll == dtype.Barrier {
+	if !call.Coll.Valid() || call.Coll == dtype.Barrier {
 		return nil, nil
 	}
 	planner := w.g.opts.WindowPlanner
@@ -102,13 +107,12 @@ func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
 	if w.g.size == 1 {
 		return program.Lower(p, &w.room) // it only copies
 	}
-	mixed := p.Needs&plan.Messages != 0
-	if p.Needs&plan.Gets == 0 || mixed && w.rails == nil {
+	if p.Needs&plan.Gets == 0 {
 		return nil, nil
 	}
-	if mixed {
+	if p.Needs&plan.Messages != 0 {
 		streams, err := program.Streams(p)
-		if errors.Is(err, fault.NotSupported) || err == nil && !w.rails.accepts(streams) {
+		if errors.Is(err, fault.NotSupported) || err == nil && !onRails(streams, w.g.opts.Sharing.On) {
 			return nil, nil
 		}
 		if err != nil {
@@ -120,50 +124,53 @@ func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
 	if err != nil || !low.Words {
 		return nil, err
 	}
-	if mixed {
-		w.rails.learn(p, low)
-	} else {
-		w.runs.consider(p, low)
+	for _, f := range w.forms {
+		f.learn(p, low)
 	}
 	return low, nil
 }
 
 // enqueue puts a call behind the caller's stream.
-func (w *windows) enqueue(o *Op, low *program.Lowered, on cuda.Stream) error {
-	if err := w.g.caller.Record(on); err != nil {
+func (w *windows) enqueue(o *Op, on cuda.Stream) error {
+	if err := w.g.callers.at.Record(on); err != nil {
 		return err
 	}
-	if err := w.stream.Wait(w.g.caller); err != nil {
+	if err := w.stream.Wait(w.g.callers.at); err != nil {
 		return err
 	}
 	w.words, w.fresh = w.words[:0], [wordsOfPeer]int{}
 	w.own(w.layout.begun(), at(o.first, 0, 0), false)
-	if runs, err := w.runs.takes(&o.call, low); runs || err != nil {
-		if err == nil {
-			err = w.runs.enqueue(o)
-		}
-		if err != nil {
+	w.lends = false
+	for _, f := range w.forms {
+		if suits, err := f.suits(o); err != nil {
 			return err
+		} else if suits {
+			return f.enqueue(o)
 		}
-		w.lends = false
-		return w.end(o, wordSignal)
 	}
-	var err error
-	if w.lends = false; w.rails.has(low) {
-		err = w.rails.enqueue(o, low)
-	} else {
-		if w.decide(w.g.rank, &o.call, low); w.lends {
-			w.g.exposed.Add(1)
-		}
-		err = w.pieces(o, low)
+	if w.decide(w.g.rank, &o.call, o.low); w.lends {
+		w.g.ops.exposed.Add(1)
 	}
-	if err != nil {
+	if err := w.pieces(o); err != nil {
 		return err
 	}
+	return w.endPieces(o)
+}
+
+// endPieces ends a call that was enqueued in pieces.
+func (w *windows) endPieces(o *Op) error {
 	if !o.call.Coll.LengthsKnown() {
 		w.tell(wordOffer, at(o.first+1, 0, 0)) // a peer may have more pieces
 	}
 	return w.end(o, wordLeft, wordSignal) // so that who sees the signal knows that all is over (lost)
+}
+
+func (w *windows) announce(o *Op) { w.publish(o) }
+
+func (w *windows) abandon(o *Op, on cuda.Stream) {
+	if w.follow(w.stream, w.ahead) == nil && o.end.Record(w.stream) == nil {
+		on.Wait(o.end)
+	}
 }
 
 // end tells the peers, by some words, and the host that a call has ended.
@@ -183,10 +190,10 @@ func (w *windows) end(o *Op, words ...int) error {
 }
 
 // pieces enqueues the pieces of a call.
-func (w *windows) pieces(o *Op, low *program.Lowered) error {
+func (w *windows) pieces(o *Op) error {
 	offer := 0
 	for piece := 0; ; piece++ {
-		if err := w.compile(&o.call, low, piece); err != nil {
+		if err := w.compile(&o.call, o.low, piece); err != nil {
 			return err
 		}
 		w.lendPiece()

@@ -43,7 +43,9 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 
 func TestInterpretedDoNotAllocate(t *testing.T) {
 	for _, count := range []int{1000, 4000} { // in packets, and with flags
-		windowsDoNotAllocate(t, count, func(o *Op) bool { return o.g.windows.runs.steps.table.Count > 0 })
+		windowsDoNotAllocate(t, count, func(o *Op) bool {
+			return o.g.windows().forms[0].(*interpreter).steps.table.Count > 0
+		})
 	}
 }
 
@@ -68,15 +70,15 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 		s := tapedLending(t, p, 0, c.mode)
 		device := &still{host: make([]byte, s.w.layout.bytes())}
 		w, g := s.w, s.w.g
-		w.stream, w.page, w.compared, g.caller = device, device, make([]uint64, ranks), device
+		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, ranks), device
 		w.ahead, w.offers = device, device
 		for rank := range w.pages {
 			w.pages[rank].host = device.host // all have called the same
 		}
 		low, err := program.Lower(p, &w.room)
 		require.NoError(t, err)
-		g.windows, w.runs = w, newInterpreter(w)
-		w.runs.consider(p, low)
+		g.ways, w.forms = []way{w}, []form{newInterpreter(w)}
+		w.forms[0].learn(p, low)
 		call := &exec.Call{Coll: c.coll, Type: dtype.F32, Op: dtype.Avg}
 		for range call.Coll.InBlocks(ranks, 0, 0) {
 			call.In = append(call.In, exec.Block{Ptr: liftPointer(blockBase(0, 0)), Count: count})
@@ -84,13 +86,13 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 		for range call.Coll.OutBlocks(ranks, 0, 0) {
 			call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, 0)), Count: count})
 		}
-		o := &Op{g: g, call: *call, end: device}
+		o := &Op{g: g, call: *call, end: device, low: low}
 		step := func() {
 			o.seq = w.op + 1
 			o.holders.Store(2)
 			w.announce(o)
 			w.hand(o)
-			if err := w.enqueue(o, low, device); err != nil || !expected(o) {
+			if err := w.enqueue(o, device); err != nil || !expected(o) {
 				t.Fatal(err, o.cut.pieces)
 			}
 			device.Store(w.layout.ended(), at(o.first+1, 0, 0))

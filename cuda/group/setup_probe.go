@@ -23,13 +23,13 @@ const (
 )
 
 // probed returns how many bytes are read of each window. They are in its first slot.
-func (o *opening) probed() int {
-	return min(mostProbed, o.w.room.Slot, o.w.g.pipelines[0].bytes)
+func (o *setup) probed() int {
+	return min(mostProbed, o.w.room.Slot, o.w.g.staged.pipelines[0].bytes)
 }
 
 // mark is the value of words during an attempt: before those of all operations, and after those of
 // earlier attempts.
-func (o *opening) mark() uint64 { return at(0, 0, o.attempt) }
+func (o *setup) mark() uint64 { return at(0, 0, o.attempt) }
 
 // pattern fills bytes with what a window of a rank has.
 func pattern(b []byte, rank int, k route.Kind) {
@@ -47,23 +47,23 @@ func same(b []byte, rank int, k route.Kind) bool {
 }
 
 // scratch returns memory of the host that no call uses yet: a slot of the staged route.
-func (o *opening) scratch(slot int) (at int, host []byte, device cuda.Ptr) {
+func (o *setup) scratch(slot int) (at int, host []byte, device cuda.Ptr) {
 	g := o.w.g
-	at = g.pipelines[0].slots[slot].at
-	return at, g.memory.Host()[at : at+o.probed()], g.memory.Ptr() + cuda.Ptr(at)
+	at = g.staged.pipelines[0].slots[slot].at
+	return at, g.staged.memory.Host()[at : at+o.probed()], g.staged.memory.Ptr() + cuda.Ptr(at)
 }
 
 // access tells the driver what the host does until it calls ended.
-func (o *opening) access(at int, write bool) (ended func()) {
+func (o *setup) access(at int, write bool) (ended func()) {
 	g := o.w.g
-	if g.watch == nil {
+	if g.staged.watch == nil {
 		return func() {}
 	}
-	return g.watch.HostAccess(g.memory.Ptr()+cuda.Ptr(at), o.probed(), write)
+	return g.staged.watch.HostAccess(g.staged.memory.Ptr()+cuda.Ptr(at), o.probed(), write)
 }
 
 // fill writes the pattern of this rank into its window.
-func (o *opening) fill(k route.Kind) error {
+func (o *setup) fill(k route.Kind) error {
 	w := o.w
 	at, host, from := o.scratch(0)
 	ended := o.access(at, true)
@@ -77,7 +77,7 @@ func (o *opening) fill(k route.Kind) error {
 
 // announce tells the peers by a word that the window is filled and its flags are clear, as the
 // first operation would.
-func (o *opening) announce() error {
+func (o *setup) announce() error {
 	w := o.w
 	w.tell(wordSignal, o.mark())
 	if err := w.flush(); err != nil {
@@ -87,11 +87,11 @@ func (o *opening) announce() error {
 }
 
 // announces reports whether the ranks tell each other that their windows are ready.
-func (o *opening) announces() bool { return o.w.g.opts.Route == route.Auto || o.interprets }
+func (o *setup) announces() bool { return o.w.g.opts.Route == route.Auto || o.interprets }
 
 // meet sees that what all peers have announced is there, and reads their windows if nobody has
 // chosen them by name. Its error is of windows of all kinds.
-func (o *opening) meet(open []route.Kind) error {
+func (o *setup) meet(open []route.Kind) error {
 	w := o.w
 	for _, peer := range w.peers {
 		// The host has seen its word, so what the peer has written comes before what is enqueued
@@ -107,7 +107,7 @@ func (o *opening) meet(open []route.Kind) error {
 }
 
 // probe reads the windows of all peers.
-func (o *opening) probe(open []route.Kind) error {
+func (o *setup) probe(open []route.Kind) error {
 	w := o.w
 	memory, err := w.g.ctx.Alloc(o.probed())
 	if err != nil {
@@ -124,7 +124,7 @@ func (o *opening) probe(open []route.Kind) error {
 }
 
 // probePeer reads the windows of a peer into memory of the device.
-func (o *opening) probePeer(peer int, open []route.Kind, into cuda.Ptr) {
+func (o *setup) probePeer(peer int, open []route.Kind, into cuda.Ptr) {
 	for _, k := range open {
 		if o.lacks[k] != nil {
 			continue
@@ -142,7 +142,7 @@ func (o *opening) probePeer(peer int, open []route.Kind, into cuda.Ptr) {
 }
 
 // read reads the window of a peer, checks what has come, and returns how long it takes.
-func (o *opening) read(peer int, k route.Kind, into cuda.Ptr) (route.Reads, error) {
+func (o *setup) read(peer int, k route.Kind, into cuda.Ptr) (route.Reads, error) {
 	w, n := o.w, o.probed()
 	var took [2]time.Duration
 	sizes := [2]int{max(1, n/lessProbed), n}
@@ -178,7 +178,7 @@ func apart(bytes [2]int, took [2]time.Duration) route.Reads {
 }
 
 // best returns the least time, of some tries, from when something is enqueued until it has ended.
-func (o *opening) best(enqueue func() error) (time.Duration, error) {
+func (o *setup) best(enqueue func() error) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for range probes {
 		begun := o.now()
@@ -194,7 +194,7 @@ func (o *opening) best(enqueue func() error) (time.Duration, error) {
 }
 
 // now is a time: that of the device, if it has one of its own.
-func (o *opening) now() time.Duration {
+func (o *setup) now() time.Duration {
 	if clock, ok := o.w.g.ctx.(cuda.Clock); ok {
 		return clock.Elapsed()
 	}
@@ -205,7 +205,7 @@ func (o *opening) now() time.Duration {
 var start = time.Now()
 
 // probeWords measures what a stream takes for a word, of which some are in a batch.
-func (o *opening) probeWords() error {
+func (o *setup) probeWords() error {
 	w := o.w
 	var took [2]time.Duration
 	for i, count := range [2]int{1, 1 + wordsProbed} {
