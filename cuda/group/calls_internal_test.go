@@ -40,7 +40,7 @@ func TestCallsOfAGibibyte(t *testing.T) {
 		p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks})
 		require.NoError(t, err)
 		w := newTape(t, p, 0, plain).w
-		device := &counted{still: still{host: make([]byte, w.layout.bytes())}}
+		device := &counted{still: still{host: make([]byte, w.layout.Bytes())}}
 		w.stream, w.ahead, w.offers, w.page, w.g.callers.at = device, device, device, device, device
 		w.room.Slot, w.room.Piece = slotOn(cuda.Info{Bytes: 80 << 30}, staging, true), slotOf(staging)
 		low, err := program.Lower(p, &w.room)

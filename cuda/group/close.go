@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // A group ends once, by a failure or by Close, and always in the same order. Nothing new is
@@ -220,15 +221,15 @@ func (w *windows) stop() bool {
 func (w *windows) release() {
 	w.warn()
 	for _, peer := range w.peers {
-		for k, word := range [3]int{wordOffer, wordSignal, wordLeft} {
-			offset, r := w.layout.of(peer, word), &w.released[peer][k]
+		for k, word := range [3]int{page.Offer, page.Signal, page.Left} {
+			offset, r := w.layout.Of(peer, word), &w.released[peer][k]
 			if come := w.page.Load(offset); !r.stored || come != r.value {
 				*r = released{true, come + out}
 				w.page.Store(offset, r.value)
 			}
 		}
 	}
-	w.page.Store(w.layout.released(), out)
+	w.page.Store(w.layout.Released(), out)
 }
 
 // askStreams asks the driver whether the streams have ended, after the group has failed. It does

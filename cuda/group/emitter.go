@@ -5,6 +5,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -22,10 +23,10 @@ type emitter struct {
 	lending
 
 	program program.Program
-	call    *exec.Call       // of the instructions that are being emitted,
-	slot    int              // and theirs
-	words   []cuda.WordOp    // to be enqueued at once
-	fresh   [wordsOfPeer]int // by word: 1 + where words has the last write of it to all peers, 0 if it has none
+	call    *exec.Call            // of the instructions that are being emitted,
+	slot    int                   // and theirs
+	words   []cuda.WordOp         // to be enqueued at once
+	fresh   [page.WordsOfPeer]int // by word: 1 + where words has the last write of it to all peers, 0 if it has none
 	sources []source
 	single  [1]source
 	args    kernel.Arguments
@@ -82,7 +83,7 @@ func (e *emitter) compile(call *exec.Call, low *program.Lowered, piece int) erro
 	if err := p.Compile(&e.room, low, call, nil, piece); err != nil {
 		return err
 	}
-	if p.Last >= mostPieces || !p.Straight && !p.Messages || p.Tmp > 0 && (e.tmp == 0 || p.Tmp > e.room.Slot) {
+	if p.Last >= page.MostPieces || !p.Straight && !p.Messages || p.Tmp > 0 && (e.tmp == 0 || p.Tmp > e.room.Slot) {
 		return fault.New(fault.NotSupported, "%v by plan %s cannot be executed by a device", call.Coll, low.Name)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (e *emitter) flush() error {
 		return nil
 	}
 	err := e.stream.Words(e.words)
-	e.words, e.fresh = e.words[:0], [wordsOfPeer]int{}
+	e.words, e.fresh = e.words[:0], [page.WordsOfPeer]int{}
 	return err
 }
 

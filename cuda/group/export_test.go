@@ -1,9 +1,12 @@
 package group
 
-import "github.com/goccl/goccl/cuda"
+import (
+	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
+)
 
 // OfferedOfTwo is where, in the page of a rank of two, the word is that its stream ahead writes.
-const OfferedOfTwo = (2*wordsOfPeer + 4) * wordBytes
+const OfferedOfTwo = (2*page.WordsOfPeer + 4) * page.WordBytes
 
 // Lie has the rank tell places that are so many bytes behind those where its tensors are.
 func (g *Group) Lie(by int) {

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -90,7 +91,7 @@ const (
 )
 
 // graphSlot returns the bytes of a slot of a graph.
-func graphSlot(slot int) int { return slot / 4 &^ (pageBytes - 1) }
+func graphSlot(slot int) int { return slot / 4 &^ (page.Align - 1) }
 
 // regionBytes returns the bytes of a region of a group of so many ranks: its slots, and the
 // scratch.
@@ -104,7 +105,7 @@ func openGraphs(w *windows) (*graphs, error) {
 	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
 	c.room.Slot = graphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
-	c.add(min(c.layout.graphs, regionsOfChunk))
+	c.add(min(c.layout.Graphs, regionsOfChunk))
 	var err error
 	c.stream, err = c.g.ctx.NewStream(urgencyToDevice)
 	return c, err
@@ -136,7 +137,7 @@ func (c *graphs) enqueue(o *Op, on cuda.Stream) error {
 	c.using.Unlock()
 	if c.turn == 0 {
 		tick := kernel.Tick()
-		at := c.pages[g.rank].device + cuda.Ptr(c.layout.ticks(c.mine))
+		at := c.pages[g.rank].Device + cuda.Ptr(c.layout.Ticks(c.mine))
 		if err := c.launch(tick, at, 1, 1, nil); err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (c *graphs) prepare(o *Op, on cuda.Stream) (err error) {
 
 func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
 	low, id := o.low, o.capture
-	if low.MostTold > mostTold {
+	if low.MostTold > page.MostTold {
 		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
 	}
 	other, err := c.stream.Capture()
@@ -208,7 +209,7 @@ func (c *graphs) unused() int {
 // take takes a region for the graph that a stream captures, if one is left or can be made.
 func (c *graphs) take(on cuda.Stream) error {
 	free := c.unused()
-	if free < 0 && len(c.regions) < c.layout.graphs {
+	if free < 0 && len(c.regions) < c.layout.Graphs {
 		if err := c.grow(); err != nil {
 			return err
 		}
@@ -247,28 +248,28 @@ func (c *graphs) outlives() bool {
 // this rank refuses the call, all do.
 func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) {
 	c.calls++
-	page, at := c.page.Host(), c.layout.agreed(c.calls)
-	most := c.layout.graphs
-	own, refused := c.mine+1, most+1
+	own, at := c.page.Host(), c.layout.Agreed(c.calls)
+	most := c.layout.Graphs
+	region, refused := c.mine+1, most+1
 	if refusal != nil {
-		own = refused
+		region = refused
 	}
-	atomic.StoreUint64(wordAt(page, at+agreedRegion), uint64(own))
-	atomic.StoreUint64(wordAt(page, at+agreedPieces), uint64(pieces))
-	atomic.StoreUint64(wordAt(page, at+agreedTurn), uint64(c.turn))
-	atomic.StoreUint64(wordAt(page, at+agreedNth), c.calls)
+	atomic.StoreUint64(page.Word(own, at+agreedRegion), uint64(region))
+	atomic.StoreUint64(page.Word(own, at+agreedPieces), uint64(pieces))
+	atomic.StoreUint64(page.Word(own, at+agreedTurn), uint64(c.turn))
+	atomic.StoreUint64(page.Word(own, at+agreedNth), c.calls)
 	timeout := cmp.Or(call.Timeout, c.g.comm.Timeout())
 	begin, lacks := time.Now(), -1
 	for peer := range c.pages {
 		if err := c.await(peer, at, begin, timeout); err != nil {
 			return 0, c.g.fail(err)
 		}
-		theirs := c.pages[peer].host
-		if atomic.LoadUint64(wordAt(theirs, at+agreedTurn)) != uint64(c.turn) { // one has captured anew
+		theirs := c.pages[peer].Host
+		if atomic.LoadUint64(page.Word(theirs, at+agreedTurn)) != uint64(c.turn) { // one has captured anew
 			return 0, c.g.fail(fault.Peer(fault.Mismatch, peer, "the CUDA graph of rank %d has other calls before this one "+
 				"than that of rank %d: all ranks capture the same calls", peer, c.g.rank))
 		}
-		region := int(min(atomic.LoadUint64(wordAt(theirs, at+agreedRegion)), uint64(refused)))
+		region := int(min(atomic.LoadUint64(page.Word(theirs, at+agreedRegion)), uint64(refused)))
 		switch {
 		case region == refused && refusal == nil:
 			refusal = fault.Peer(fault.NotSupported, peer, "rank %d cannot make the call a part of a CUDA graph", peer)
@@ -281,7 +282,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 			}
 			c.theirs[peer], c.places[peer] = region-1, c.regionAt(peer, region-1)
 		}
-		pieces = max(pieces, int(min(atomic.LoadUint64(wordAt(theirs, at+agreedPieces)), mostPieces)))
+		pieces = max(pieces, int(min(atomic.LoadUint64(page.Word(theirs, at+agreedPieces)), page.MostPieces)))
 	}
 	if refusal != nil {
 		return 0, refusal
@@ -297,7 +298,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 // await waits until a peer has captured as many calls as this rank.
 func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) error {
 	g := c.g
-	for atomic.LoadUint64(wordAt(c.pages[peer].host, at+agreedNth)) != c.calls {
+	for atomic.LoadUint64(page.Word(c.pages[peer].Host, at+agreedNth)) != c.calls {
 		waited := time.Since(begin)
 		switch failure, ended, gone := g.Failure(), g.comm.Check(), c.gone(peer); {
 		case failure != nil:
@@ -310,7 +311,7 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 			return fault.New(fault.Closed, "the device group was closed")
 		case timeout > 0 && waited > timeout:
 			return fault.Peer(fault.Timeout, peer, "rank %d has captured %d calls, and rank %d %d: all ranks capture the "+
-				"same calls", peer, atomic.LoadUint64(wordAt(c.pages[peer].host, at+agreedNth)), g.rank, c.calls)
+				"same calls", peer, atomic.LoadUint64(page.Word(c.pages[peer].Host, at+agreedNth)), g.rank, c.calls)
 		}
 		time.Sleep(nap(waited))
 	}
@@ -332,7 +333,7 @@ func (c *graphs) part(piece int) error {
 	c.awaitFlags()
 	for peer, counts := range c.program.Low.Heard {
 		if len(counts) > 0 {
-			c.set(peer, c.layout.gone(c.room.Rank, c.theirs[peer], c.slot))
+			c.set(peer, c.layout.Gone(c.room.Rank, c.theirs[peer], c.slot))
 		}
 	}
 	return nil
@@ -343,7 +344,7 @@ func (c *graphs) enter() {
 	if !c.entered {
 		c.entered = true
 		for _, peer := range c.peers {
-			c.next = append(c.next, flag{peer, c.layout.gone(peer, c.mine, c.slot)})
+			c.next = append(c.next, flag{peer, c.layout.Gone(peer, c.mine, c.slot)})
 		}
 	}
 	c.awaitFlags()
@@ -352,7 +353,7 @@ func (c *graphs) enter() {
 func (c *graphs) signal(int) error {
 	c.enter()
 	for _, peer := range c.program.Low.Told[c.nth] {
-		c.set(peer, c.layout.signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
+		c.set(peer, c.layout.Signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
 		c.signalled[peer]++
 	}
 	c.nth++
@@ -367,7 +368,7 @@ func (c *graphs) wait(peer, nth int) {
 // hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
 func (c *graphs) hear(peer, signals int) {
 	for ; c.seen[peer] < signals; c.seen[peer]++ {
-		at := c.layout.signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
+		at := c.layout.Signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
 		c.next = append(c.next, flag{peer, at})
 	}
 }
@@ -386,7 +387,7 @@ func (c *graphs) reduce(b *program.Instruction) error {
 
 // set has the stream set a flag in the page of a peer.
 func (c *graphs) set(peer, at int) {
-	c.words = append(c.words, cuda.WordOp{At: c.pages[peer].device + cuda.Ptr(at), Value: 1})
+	c.words = append(c.words, cuda.WordOp{At: c.pages[peer].Device + cuda.Ptr(at), Value: 1})
 }
 
 // awaitFlags has the stream wait for the flags that have come together, and set them back.
@@ -398,17 +399,17 @@ func (c *graphs) awaitFlags() {
 	calls := c.regions[c.mine].captured
 	last := &calls[len(calls)-1]
 	last.waits = append(last.waits, slices.Clone(c.next))
-	position := at(uint64(len(calls)), 0, 0) + uint64(len(last.waits))
+	position := page.At(uint64(len(calls)), 0, 0) + uint64(len(last.waits))
 	c.using.Unlock()
-	page := c.pages[c.room.Rank].device
-	waits := page + cuda.Ptr(c.layout.ticks(c.mine)+8)
+	own := c.pages[c.room.Rank].Device
+	waits := own + cuda.Ptr(c.layout.Ticks(c.mine)+8)
 	c.words = append(c.words, cuda.WordOp{At: waits, Value: position})
 	for _, f := range c.next {
-		c.words = append(c.words, cuda.WordOp{At: page + cuda.Ptr(f.at), Value: 1, Wait: true})
+		c.words = append(c.words, cuda.WordOp{At: own + cuda.Ptr(f.at), Value: 1, Wait: true})
 	}
 	c.words = append(c.words, cuda.WordOp{At: waits}) // before a flag is 0 again: see stopped
 	for _, f := range c.next {
-		c.words = append(c.words, cuda.WordOp{At: page + cuda.Ptr(f.at)})
+		c.words = append(c.words, cuda.WordOp{At: own + cuda.Ptr(f.at)})
 	}
 	c.next = c.next[:0]
 }

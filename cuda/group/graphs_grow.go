@@ -55,7 +55,7 @@ func (c *graphs) grow() error {
 		return c.g.fail(err)
 	}
 	c.memory[c.g.rank] = append(c.memory[c.g.rank], made.at)
-	c.add(min(regionsOfChunk, c.layout.graphs-len(c.regions)))
+	c.add(min(regionsOfChunk, c.layout.Graphs-len(c.regions)))
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (c *graphs) add(regions int) {
 	for _, peer := range c.peers {
 		for region := range regions {
 			for slot := range plan.WindowSlots {
-				c.page.Store(c.layout.gone(peer, first+region, slot), 1)
+				c.page.Store(c.layout.Gone(peer, first+region, slot), 1)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // look returns why a replay cannot go on.
@@ -29,7 +30,7 @@ func (c *graphs) look(now time.Time) (pending bool, err error) {
 // stopped returns why the replay of a graph does not go on: it waits for a peer that has gone, or
 // has waited for the same flag for the time that the call has.
 func (c *graphs) stopped(index int, r *region, now time.Time) error {
-	at := c.layout.ticks(index)
+	at := c.layout.Ticks(index)
 	waits, ticks := c.page.Load(at+8), c.page.Load(at)
 	if waits != r.waits || ticks != r.ticks || r.since.IsZero() {
 		r.waits, r.ticks, r.since = waits, ticks, now
@@ -60,7 +61,7 @@ func (c *graphs) stopped(index int, r *region, now time.Time) error {
 
 // where returns the call in which the stream waits, and for which flags.
 func (r *region) where(waits uint64) (*captured, []flag) {
-	call, nth := opOf(waits), waits-at(opOf(waits), 0, 0)
+	call, nth := page.OpOf(waits), waits-page.At(page.OpOf(waits), 0, 0)
 	if call == 0 || call > uint64(len(r.captured)) {
 		return nil, nil
 	}
@@ -76,7 +77,7 @@ func (c *graphs) waiting() bool {
 	c.using.Lock()
 	defer c.using.Unlock()
 	for i := range c.regions {
-		if c.regions[i].used && c.page.Load(c.layout.ticks(i)+8) != 0 {
+		if c.regions[i].used && c.page.Load(c.layout.Ticks(i)+8) != 0 {
 			return true
 		}
 	}
@@ -93,7 +94,7 @@ func (c *graphs) release() {
 		if !r.used {
 			continue
 		}
-		_, flags := r.where(c.page.Load(c.layout.ticks(i) + 8))
+		_, flags := r.where(c.page.Load(c.layout.Ticks(i) + 8))
 		for _, f := range flags {
 			if c.page.Load(f.at) == 0 {
 				c.page.Store(f.at, out)

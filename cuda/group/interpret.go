@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
@@ -49,14 +50,14 @@ type usedSlot struct {
 
 // runSlot is the size of a slot for such calls. The longest one fits although each rank's part of
 // it begins at a line of the cache, and what comes behind begins at a page.
-const runSlot = tune.MostInterpreted + pageBytes
+const runSlot = tune.MostInterpreted + page.Align
 
 // runsBytes returns how much of a window such calls have.
 func runsBytes(ranks int) int {
 	if ranks > kernel.MostRanks {
 		return 0
 	}
-	return pageBytes + plan.WindowSlots*runSlot + packetsBytes(ranks)
+	return page.Align + plan.WindowSlots*runSlot + packetsBytes(ranks)
 }
 
 // clearFlags clears the flags of this rank's window in the memory of its device, and the packets
@@ -84,11 +85,11 @@ func newInterpreter(w *windows) *interpreter {
 			places: make([]cuda.Ptr, ranks)}}
 	n.room.Slot, n.room.Piece = runSlot, 0
 	n.steps.table.Rank = uint32(w.g.rank)
-	n.steps.table.Released = uint64(w.pages[w.g.rank].device) + uint64(w.layout.released())
-	n.steps.table.Awaited = uint64(w.pages[w.g.rank].device) + uint64(w.layout.awaited(0))
+	n.steps.table.Released = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Released())
+	n.steps.table.Awaited = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Awaited(0))
 	for rank, window := range w.places {
 		flags := window + cuda.Ptr(w.windowRoom().runsAt(w.room.Slot))
-		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+pageBytes
+		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+page.Align
 		n.packets[rank] = n.places[rank] + plan.WindowSlots*runSlot
 	}
 	for _, f := range kernel.Functions() {
@@ -172,7 +173,7 @@ func (n *interpreter) enqueue(o *Op) error {
 	if err != nil {
 		return err
 	}
-	return w.end(o, wordSignal)
+	return w.end(o, page.Signal)
 }
 
 // blocksOf returns how many blocks a call has, alike on all ranks.
@@ -199,7 +200,7 @@ func (n *interpreter) enter() {
 	}
 	slot := &n.used[n.slot]
 	for _, peer := range n.w.peers {
-		if isBefore(n.w.seenAt[peer], slot.left) {
+		if page.Before(n.w.seenAt[peer], slot.left) {
 			n.await(peer, slot.left, slot.blocks)
 			n.w.seenAt[peer] = slot.left
 		}
@@ -207,20 +208,20 @@ func (n *interpreter) enter() {
 }
 
 func (n *interpreter) signal(nth int) error {
-	if nth >= mostSignals {
+	if nth >= page.MostSignals {
 		return n.errSignals()
 	}
-	n.tell(at(n.first, 0, nth))
+	n.tell(page.At(n.first, 0, nth))
 	return nil
 }
 
 func (n *interpreter) wait(peer, nth int) {
-	n.w.seenAt[peer] = at(n.first, 0, 0)
-	n.await(peer, at(n.first, 0, nth), 0)
+	n.w.seenAt[peer] = page.At(n.first, 0, 0)
+	n.await(peer, page.At(n.first, 0, nth), 0)
 }
 
 func (n *interpreter) leave() {
-	left := at(n.first, 1, 0)
+	left := page.At(n.first, 1, 0)
 	if n.signals() {
 		n.used[n.slot] = usedSlot{left, n.blocks}
 	}
@@ -245,7 +246,7 @@ func (n *interpreter) tell(value uint64) {
 // awaits returns the rank that a kernel has waited for long, or -1.
 func (n *interpreter) awaits(*Op) int {
 	for _, peer := range n.w.peers {
-		if n.w.page.Load(n.w.layout.awaited(peer)) != 0 {
+		if n.w.page.Load(n.w.layout.Awaited(peer)) != 0 {
 			return peer
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -54,8 +55,8 @@ func (w *windows) lend(arenas []lent) {
 	}
 	w.room.Exposes = true
 	w.lending = lending{arena: w.g.opts.Window.arena, arenas: arenas}
-	for _, page := range w.pages {
-		w.records = append(w.records, page.device+cuda.Ptr(w.layout.place(0, 0)))
+	for _, peer := range w.pages {
+		w.records = append(w.records, peer.Device+cuda.Ptr(w.layout.Place(0, 0)))
 	}
 }
 
@@ -132,7 +133,7 @@ func (e *emitter) place(b *program.Instruction) {
 	at, lent := e.arena.place(p, 0) // which is not there if it is 0
 	e.told[slot][chunk] = lent
 	e.number++
-	e.words = append(e.words, cuda.WordOp{At: e.records[e.room.Rank] + cuda.Ptr(placeOf(slot, int(chunk))),
+	e.words = append(e.words, cuda.WordOp{At: e.records[e.room.Rank] + cuda.Ptr(page.PlaceOf(slot, int(chunk))),
 		Value: kernel.Place(e.number, lent, uint64(at))})
 }
 
@@ -149,7 +150,7 @@ func (e *emitter) source(b *program.Operand) source {
 		return s
 	}
 	arena := e.arenas[b.Index]
-	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(placeOf(e.slot, int(b.Chunk)))),
+	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(page.PlaceOf(e.slot, int(b.Chunk)))),
 		Base: uint64(arena.base), Bytes: uint64(arena.bytes)}
 	return s
 }
@@ -157,7 +158,7 @@ func (e *emitter) source(b *program.Operand) source {
 // drain has the stream wait until all peers have ended a call.
 func (w *windows) drain(next uint64) {
 	for _, peer := range w.peers {
-		w.await(peer, wordLeft, next)
+		w.await(peer, page.Left, next)
 		w.seenAt[peer] = next
 	}
 }

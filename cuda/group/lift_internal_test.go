@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -147,7 +148,7 @@ func enqueued(t *testing.T, p *plan.Plan, take taker) verify.Operation {
 		}
 		known := make([]uint64, n)
 		for _, e := range tape.events {
-			if e.wait && e.word == wordSignal && known[e.peer] < e.value {
+			if e.wait && e.word == page.Signal && known[e.peer] < e.value {
 				known[e.peer] = all[e.peer].meet(rank, e.value)
 				e.needed = true
 			}
@@ -225,7 +226,7 @@ func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	w.lendPiece()
 	require.NoError(t, w.enqueuePiece(o, 0, 0))
 	if m == lends {
-		w.drain(at(4, 0, 0))
+		w.drain(page.At(4, 0, 0))
 	}
 	require.NoError(t, w.flush())
 	if m >= borrowed {
@@ -239,13 +240,14 @@ func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	n := p.Spec.Ranks
 	g := &Group{rank: rank, size: n}
-	w := &windows{shared: &shared{g: g, layout: layout{ranks: n}, pages: make([]page, n)}, seenAt: make([]uint64, n),
+	w := &windows{shared: &shared{g: g, layout: page.Layout{Ranks: n}, pages: make([]page.Page, n)},
+		seenAt: make([]uint64, n),
 		emitter: emitter{places: make([]cuda.Ptr, n), scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
 			functions: map[*kernel.Function]cuda.Function{}, processors: 10, gathers: true}}
 	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}
 	for r := range n {
-		w.places[r], w.pages[r].device = windowBase(r), pageBase(r)
+		w.places[r], w.pages[r].Device = windowBase(r), pageBase(r)
 		if r != rank {
 			w.peers = append(w.peers, r)
 		}
@@ -255,7 +257,7 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 		w.lending = lending{arena: &Arena{memory: liftArena{}, bytes: liftArenaBytes}, lends: m == lends}
 		for r := range n {
 			w.arenas = append(w.arenas, lent{arenaBase(r), liftArenaBytes})
-			w.records = append(w.records, pageBase(r)+cuda.Ptr(w.layout.place(0, 0)))
+			w.records = append(w.records, pageBase(r)+cuda.Ptr(w.layout.Place(0, 0)))
 		}
 		for chunk := range w.told[1] { // so that each place has to be told anew
 			w.told[1][chunk] = true
@@ -272,7 +274,7 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call, mode: m,
 		placed: map[int]bool{}}
 	w.stream = s
-	w.freeAt = [plan.WindowSlots]uint64{at(2, 1, 0), at(1, 1, 0)}
+	w.freeAt = [plan.WindowSlots]uint64{page.At(2, 1, 0), page.At(1, 1, 0)}
 	return s
 }
 
@@ -353,7 +355,7 @@ func (s *tape) Launch(_ cuda.Function, _, _ int, args []byte) error {
 		indirect := a.Indirect>>k&1 != 0
 		require.Equal(s.t, s.mode >= borrowed && rank != s.w.g.rank, indirect)
 		if indirect {
-			place := pageBase(rank) + cuda.Ptr(s.w.layout.place(1, src.At))
+			place := pageBase(rank) + cuda.Ptr(s.w.layout.Place(1, src.At))
 			lent := kernel.Lent{Place: uint64(place), Base: uint64(arenaBase(rank)), Bytes: liftArenaBytes}
 			require.Equal(s.t, lent, a.Lent[k])
 		}
@@ -387,7 +389,7 @@ func (s *tape) gather(g *kernel.Gather) {
 func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := taped(t, p, rank)
 	w, n := s.w, p.Spec.Ranks
-	w.layout.graphs = 3
+	w.layout.Graphs = 3
 	c := &graphs{shared: w.shared, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
 		functions: w.functions, processors: w.processors, gathers: true},
 		mine: rank % 3, turn: 1, theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
@@ -399,7 +401,7 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	s.graphs, s.e, s.events, s.scratch = c, &c.emitter, nil, nil
 	low, err := program.Lower(p, &c.room)
 	require.NoError(t, err)
-	require.LessOrEqual(t, low.MostTold, mostTold)
+	require.LessOrEqual(t, low.MostTold, page.MostTold)
 	o := &Op{call: s.call}
 	require.NoError(t, c.compile(&o.call, low, 0))
 	require.NoError(t, c.part(0))
@@ -414,7 +416,7 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	w := s.w
 	n := newInterpreter(w)
 	copy(n.places, w.places) // where ref finds chunks
-	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{at(2, 1, 0), 1}, {at(1, 1, 0), 2}}
+	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{page.At(2, 1, 0), 1}, {page.At(1, 1, 0), 2}}
 	clear(w.seenAt)
 	s.e, s.events, s.scratch = &n.emitter, nil, nil
 	low, err := program.Lower(p, &n.room)
@@ -434,7 +436,7 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 			launched := kernel.Arguments{Step: *a}
 			require.NoError(t, s.Launch(nil, 0, 0, launched.Bytes()))
 		default:
-			s.flagsOf(a, at(3, 1, 0))
+			s.flagsOf(a, page.At(3, 1, 0))
 		}
 	}
 	return s
@@ -523,12 +525,12 @@ func (s *tape) packets(n *interpreter, a *kernel.Step) {
 // slot.
 func (s *tape) flagsOf(a *kernel.Step, left uint64) {
 	waits := a.Kind == kernel.Waits
-	word := wordSignal
+	word := page.Signal
 	if waits && a.Src[0] > 0 {
-		word = wordLeft
+		word = page.Left
 		require.EqualValues(s.t, 2, a.Src[0], "of all blocks that have used the slot")
 	} else if !waits && a.N == left {
-		word = wordLeft
+		word = page.Left
 	}
 	for peer := range s.w.g.size {
 		if a.Count>>peer&1 == 1 {
@@ -544,42 +546,42 @@ func (s *tape) flags(ops []cuda.WordOp) {
 	l, own := s.w.layout, s.w.g.rank
 	waited := map[cuda.Ptr]bool{}
 	for _, op := range ops {
-		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
-		if off < l.ticks(l.graphs) {
-			require.Equal(s.t, l.ticks(s.graphs.mine)+8, off)
-			require.Equal(s.t, own, page)
+		at, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
+		if off < l.Ticks(l.Graphs) {
+			require.Equal(s.t, l.Ticks(s.graphs.mine)+8, off)
+			require.Equal(s.t, own, at)
 			continue
 		}
-		if !op.Wait && page == own {
+		if !op.Wait && at == own {
 			require.Zero(s.t, op.Value)
 			require.True(s.t, waited[op.At], "what is set back was waited for")
 			delete(waited, op.At)
 			continue
 		}
 		require.EqualValues(s.t, 1, op.Value)
-		lines := (off - l.signal(0, 0, 0)) / wordBytes
-		peer, region, word := lines/2/l.graphs, lines/2%l.graphs, []int{wordSignal, wordLeft}[lines%2]
-		nth := off % wordBytes / 8
+		lines := (off - l.Signal(0, 0, 0)) / page.WordBytes
+		peer, region, word := lines/2/l.Graphs, lines/2%l.Graphs, []int{page.Signal, page.Left}[lines%2]
+		nth := off % page.WordBytes / 8
 		owner := peer // of the region
-		if word == wordLeft {
-			owner = page
+		if word == page.Left {
+			owner = at
 			require.Equal(s.t, 1, nth, "the second slot")
 		} else {
-			require.Equal(s.t, 1, nth/mostTold, "the second slot")
-			nth %= mostTold
+			require.Equal(s.t, 1, nth/page.MostTold, "the second slot")
+			nth %= page.MostTold
 		}
 		require.Equal(s.t, owner%3, region)
 		e := &event{wait: op.Wait, word: word, peer: peer, value: uint64(nth)}
 		if op.Wait {
-			require.Equal(s.t, own, page, "a rank waits in its own page only")
+			require.Equal(s.t, own, at, "a rank waits in its own page only")
 			require.NotEqual(s.t, own, peer)
 			waited[op.At] = true
 			e.needed = true
 		} else {
 			require.Equal(s.t, own, peer, "a flag has one writer")
-			e.peer, e.to = page, []int{page}
+			e.peer, e.to = at, []int{at}
 		}
-		if word == wordSignal {
+		if word == page.Signal {
 			require.Equal(s.t, s.seen(e), nth, "signals come in order, each once")
 		}
 		s.events = append(s.events, e)
@@ -603,21 +605,21 @@ func (s *tape) Words(ops []cuda.WordOp) error {
 		return nil
 	}
 	for _, op := range ops {
-		page, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
-		if first := s.w.layout.place(0, 0); off >= first {
-			require.Equal(s.t, s.w.g.rank, page)
+		at, off := int(op.At>>24&0xffff), int(op.At&(1<<24-1))
+		if first := s.w.layout.Place(0, 0); off >= first {
+			require.Equal(s.t, s.w.g.rank, at)
 			s.tellPlace((off-first)/8, op)
 			continue
 		}
-		peer, word := off/wordBytes/wordsOfPeer, off/wordBytes%wordsOfPeer
+		peer, word := off/page.WordBytes/page.WordsOfPeer, off/page.WordBytes%page.WordsOfPeer
 		if op.Wait {
-			require.Equal(s.t, s.w.g.rank, page, "a rank waits in its own page only")
+			require.Equal(s.t, s.w.g.rank, at, "a rank waits in its own page only")
 		} else {
 			require.Equal(s.t, s.w.g.rank, peer, "a word has one writer")
-			peer = page
+			peer = at
 		}
-		if word == wordOffer { // in which the values of a piece come before those of the other word
-			word = wordSignal
+		if word == page.Offer { // in which the values of a piece come before those of the other word
+			word = page.Signal
 		}
 		s.events = append(s.events, &event{wait: op.Wait, word: word, peer: peer, value: op.Value})
 	}
@@ -649,7 +651,7 @@ func (s *tape) tellPlace(n int, op cuda.WordOp) {
 // meet makes the first write of a value, or a later one, a signal to a rank, and returns its value.
 func (s *tape) meet(rank int, value uint64) uint64 {
 	for _, e := range s.events {
-		if e.step == nil && !e.wait && e.word == wordSignal && e.peer == rank && e.value >= value {
+		if e.step == nil && !e.wait && e.word == page.Signal && e.peer == rank && e.value >= value {
 			e.to = append(e.to, rank)
 			return e.value
 		}
@@ -673,16 +675,16 @@ func (s *tape) steps() (lane []plan.Step, ends verify.Ends) {
 		case e.step != nil:
 			require.Zero(s.t, drained)
 			add(*e.step)
-		case e.word == wordLeft && e.wait && e.value == at(4, 0, 0):
+		case e.word == page.Left && e.wait && e.value == page.At(4, 0, 0):
 			drained++
 			ends.Drain = true
-		case e.word == wordLeft && e.wait:
+		case e.word == page.Left && e.wait:
 			if s.graphs == nil {
-				require.Equal(s.t, at(1, 1, 0), e.value)
+				require.Equal(s.t, page.At(1, 1, 0), e.value)
 			}
 			entered++
 			ends.Enter = []int{len(lane)}
-		case e.word == wordLeft:
+		case e.word == page.Left:
 			left++
 			ends.Leave = []int{len(lane)}
 		case e.wait && e.needed:

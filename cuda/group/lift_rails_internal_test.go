@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // The same holds for plans with messages between hosts: each stream becomes a lane, and what a
@@ -136,11 +137,11 @@ func (r *rope) Copy(to, from cuda.Ptr, bytes int) error {
 	if from >= slotBase {
 		step.Kind = plan.Recv
 		step.Dst, _ = r.s.ref(to)
-		require.EqualValues(r.s.t, headBytes, from%pageBytes)
+		require.EqualValues(r.s.t, headBytes, from%page.Align)
 	} else {
 		src, _ := r.s.ref(from)
 		step.Src = []plan.Ref{src}
-		require.EqualValues(r.s.t, headBytes, to%pageBytes)
+		require.EqualValues(r.s.t, headBytes, to%page.Align)
 	}
 	r.steps, r.all, r.waits = append(r.steps, step), append(r.all, r.waits), nil
 	return nil

@@ -57,8 +57,7 @@ type direction struct {
 
 // Each pipeline has two words in registered memory, each in a cache line of its own: "there" and
 // "done", which hold the number of the last piece that has reached that state.
-const wordBytes = 64
-
+//
 // out is added to a word to let go whatever waits for it: no pipeline ever has so many pieces.
 const out = 1 << 62
 

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // rails are the way of the messages of programs between hosts: to and from each rank with the same
@@ -71,7 +72,7 @@ const headBytes = 64
 // message is half of these at most, and all of its pieces surely leave (batch): so ranks that send
 // to each other before they receive do not wait in a circle if streams share a hardware queue.
 func railSlot(window int) int {
-	return (window/2/surely + headBytes + pageBytes - 1) &^ (pageBytes - 1)
+	return (window/2/surely + headBytes + page.Align - 1) &^ (page.Align - 1)
 }
 
 // unlimited is the time that the host has for a message. The call has a deadline.

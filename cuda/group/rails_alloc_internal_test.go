@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // To enqueue a call between hosts, in several pieces, and to notice the end of it and of its
@@ -19,10 +20,10 @@ func TestRailsDoNotAllocate(t *testing.T) {
 	for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
 		s := tapedRails(t, onHosts(t, coll, "ring", topo.Spread(6, 3)), 1)
 		w, g, r := s.w, s.w.g, s.w.forms[0].(*rails)
-		device := &still{host: make([]byte, w.layout.bytes())}
+		device := &still{host: make([]byte, w.layout.Bytes())}
 		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, g.size), device
 		for rank := range w.pages {
-			w.pages[rank].host = device.host // all have called the same
+			w.pages[rank].Host = device.host // all have called the same
 		}
 		var messages []*pipeline
 		for rank := range g.size {
@@ -53,7 +54,7 @@ func TestRailsDoNotAllocate(t *testing.T) {
 			if err := w.enqueue(o, device); err != nil || o.cut.pieces < 3 {
 				t.Fatal(err, o.cut.pieces)
 			}
-			device.Store(w.layout.ended(), at(o.first+1, 0, 0))
+			device.Store(w.layout.Ended(), page.At(o.first+1, 0, 0))
 			if ended, pending := w.advance(); ended || !pending || o.messages.Load() == 0 {
 				t.Fatal("the call has ended before its messages")
 			}

@@ -14,7 +14,7 @@ import (
 func TestRailsWithhold(t *testing.T) {
 	s := tapedRails(t, onHosts(t, dtype.ReduceScatter, "ring", topo.Spread(4, 2)), 0)
 	w, g := s.w, s.w.g
-	w.page = pageMemory{host: make([]byte, w.layout.bytes())}
+	w.page = pageMemory{host: make([]byte, w.layout.Bytes())}
 	p, call := w.forms[0].(*rails).to[2], &Op{g: g}
 	message := &Op{g: g, of: call, call: exec.Call{Coll: dtype.Send, Root: 2}}
 	require.False(t, p.withholds(message))

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 )
@@ -52,7 +53,7 @@ const common = route.Kinds
 // is no error.
 func setUp(g *Group) error {
 	s, on := g.shared, g.opts.Sharing.On
-	s.layout, s.pages = layout{g.size, g.opts.Graphs}, make([]page, g.size)
+	s.layout, s.pages = page.Layout{Ranks: g.size, Graphs: g.opts.Graphs}, make([]page.Page, g.size)
 	s.compared, s.goneAt = make([]uint64, g.size), make([]atomic.Int64, g.size)
 	s.peers = on.Neighbours(g.rank)
 	w := &windows{shared: s, lows: map[choice]*program.Lowered{},
@@ -104,7 +105,7 @@ func (o *setup) agree() error {
 	for rank, n := range offers {
 		o.offers = append(o.offers, n.Works)
 		if n.Works[route.OnDevice] {
-			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%pageBytes != 0 {
+			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%page.Align != 0 {
 				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
 			}
 			o.slot = min(o.slot, int(n.DeviceSlot))

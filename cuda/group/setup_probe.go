@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 )
 
@@ -29,7 +30,7 @@ func (o *setup) probed() int {
 
 // mark is the value of words during an attempt: before those of all operations, and after those of
 // earlier attempts.
-func (o *setup) mark() uint64 { return at(0, 0, o.attempt) }
+func (o *setup) mark() uint64 { return page.At(0, 0, o.attempt) }
 
 // pattern fills bytes with what a window of a rank has.
 func pattern(b []byte, rank int, k route.Kind) {
@@ -79,7 +80,7 @@ func (o *setup) fill(k route.Kind) error {
 // first operation would.
 func (o *setup) announce() error {
 	w := o.w
-	w.tell(wordSignal, o.mark())
+	w.tell(page.Signal, o.mark())
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (o *setup) meet(open []route.Kind) error {
 	for _, peer := range w.peers {
 		// The host has seen its word, so what the peer has written comes before what is enqueued
 		// from now on: no stream has to wait for it.
-		if !w.page.Reached(w.layout.of(peer, wordSignal), o.mark()) {
+		if !w.page.Reached(w.layout.Of(peer, page.Signal), o.mark()) {
 			return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
 		}
 	}
@@ -119,7 +120,7 @@ func (o *setup) probe(open []route.Kind) error {
 	for _, peer := range w.peers {
 		o.probePeer(peer, open, memory.Ptr())
 	}
-	w.tell(wordLeft, o.mark()) // the peers may write into their windows
+	w.tell(page.Left, o.mark()) // the peers may write into their windows
 	return errors.Join(err, w.flush(), w.stream.Synchronize(), memory.Free())
 }
 
@@ -212,7 +213,7 @@ func (o *setup) probeWords() error {
 		var err error
 		if took[i], err = o.best(func() error {
 			for range count {
-				w.own(w.layout.offered(), o.mark(), false)
+				w.own(w.layout.Offered(), o.mark(), false)
 			}
 			return w.flush()
 		}); err != nil {

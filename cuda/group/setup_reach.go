@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
@@ -55,8 +56,8 @@ func (o *setup) openCommon() error {
 		}
 		o.own[common] = append(o.own[common], o.rails.close)
 	}
-	w.page, w.pages[g.rank] = registered, page{registered.Host(), registered.Ptr()}
-	if w.layout.graphs > 0 {
+	w.page, w.pages[g.rank] = registered, page.Page{Host: registered.Host(), Device: registered.Ptr()}
+	if w.layout.Graphs > 0 {
 		if o.graphs, err = openGraphs(w); err == nil {
 			o.own[common] = append(o.own[common], o.graphs.stream.Destroy)
 		}
@@ -202,7 +203,7 @@ func (o *setup) openPage(rank int) error {
 		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
 			"ranks with windows share memory, so they are on one host and not linked by TCP", got, want)
 	}
-	segment, err := mem.MapSegment(o.passed[rank][0], w.layout.bytes())
+	segment, err := mem.MapSegment(o.passed[rank][0], w.layout.Bytes())
 	if err != nil {
 		return err
 	}
@@ -212,14 +213,14 @@ func (o *setup) openPage(rank int) error {
 		return err
 	}
 	o.peers[common] = append(o.peers[common], registered.Free)
-	w.pages[rank] = page{registered.Host(), registered.Ptr()}
+	w.pages[rank] = page.Page{Host: registered.Host(), Device: registered.Ptr()}
 	o.opened[rank] = true
 	return nil
 }
 
 // firstPassed returns the number of descriptors that come before those of windows.
 func (o *setup) firstPassed() int {
-	if hasChannel(o.w.layout.graphs, o.w.g.size) {
+	if hasChannel(o.w.layout.Graphs, o.w.g.size) {
 		return 2
 	}
 	return 1

@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 )
 
@@ -16,10 +17,10 @@ import (
 // reaches of its peers. A group that stages everything has none.
 type shared struct {
 	g        *Group
-	layout   layout
+	layout   page.Layout
 	kind     route.Kind      // of the windows
 	page     cuda.Registered // of this rank
-	pages    []page          // by rank
+	pages    []page.Page     // by rank
 	peers    []int           // the other ranks on this host, whose windows this one uses
 	compared []uint64        // by peer: the operations whose prints were compared; by the device thread
 	goneAt   []atomic.Int64  // by peer: when it was first seen to have gone
@@ -39,21 +40,21 @@ func (s *shared) failed() bool {
 }
 
 // failedOf returns the word in a page in which the host of a peer says that it has failed.
-func (s *shared) failedOf(page []byte, peer int) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Pointer(wordAt(page, s.layout.of(peer, wordFailed))))
+func (s *shared) failedOf(in []byte, peer int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(page.Word(in, s.layout.Of(peer, page.Failed))))
 }
 
 // warn tells the hosts of the peers that this rank has failed, before its streams are let go.
 func (s *shared) warn() {
 	for _, peer := range s.peers {
-		s.failedOf(s.pages[peer].host, s.g.rank).Store(1)
+		s.failedOf(s.pages[peer].Host, s.g.rank).Store(1)
 	}
 }
 
 // publish writes the print of a call, over windows or not, into the page of this rank.
 func (s *shared) publish(o *Op) {
 	if o.call.Coll.Valid() {
-		writePrint(s.page.Host(), s.layout.print(o.seq), o.seq, exec.Print(&o.call, o.seq))
+		page.WritePrint(s.page.Host(), s.layout.Print(o.seq), o.seq, exec.Print(&o.call, o.seq))
 	}
 }
 
@@ -63,12 +64,12 @@ func (s *shared) compare() error {
 	mine := s.page.Host()
 	for _, peer := range s.peers {
 		for seq := s.compared[peer] + 1; ; seq++ {
-			offset := s.layout.print(seq)
-			own, there, forgotten := readPrint(mine, offset, seq)
+			offset := s.layout.Print(seq)
+			own, there, forgotten := page.ReadPrint(mine, offset, seq)
 			if !there && !forgotten {
 				break
 			}
-			other, there, passed := readPrint(s.pages[peer].host, offset, seq)
+			other, there, passed := page.ReadPrint(s.pages[peer].Host, offset, seq)
 			if !there && !passed {
 				break
 			}
@@ -115,7 +116,7 @@ func (s *shared) inProcess(rank int) *shared {
 
 // windowRoom says what is where in the windows of all ranks.
 func (s *shared) windowRoom() windowRoom {
-	return windowRoom{slotOf(s.g.opts.Staging), s.layout.graphs, len(s.pages)}
+	return windowRoom{slotOf(s.g.opts.Staging), s.layout.Graphs, len(s.pages)}
 }
 
 func (s *shared) member() member { return member{s.g.opts.Sharing.Group, s.g.rank} }

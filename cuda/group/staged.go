@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 )
 
@@ -37,8 +38,6 @@ const (
 	leastMessage = 64 << 10
 	mostMessage  = 1 << 20
 
-	pageBytes = 4096
-
 	// LeastStaging is the least memory for collectives.
 	LeastStaging = collSlots * 64 << 10
 )
@@ -46,14 +45,14 @@ const (
 // open makes the pipelines and their memory.
 func (st *staged) open() (err error) {
 	g := st.g
-	collSlot := g.opts.Staging / collSlots &^ (pageBytes - 1)
-	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (pageBytes - 1)
+	collSlot := g.opts.Staging / collSlots &^ (page.Align - 1)
+	message := g.opts.Staging / max(1, 2*messageSlots*g.size) &^ (page.Align - 1)
 	message = max(leastMessage, min(message, mostMessage))
 	at := 0
 	add := func(count, bytes int, toHost, toDevice bool) *pipeline {
-		p := &pipeline{g: g, st: st, there: at, done: at + wordBytes, slots: make([]slot, count), bytes: bytes,
+		p := &pipeline{g: g, st: st, there: at, done: at + page.WordBytes, slots: make([]slot, count), bytes: bytes,
 			toHost: direction{used: toHost}, toDevice: direction{used: toDevice}, flights: make([]flight, count+1)}
-		at += 2 * wordBytes
+		at += 2 * page.WordBytes
 		st.pipelines = append(st.pipelines, p)
 		return p
 	}
@@ -72,9 +71,9 @@ func (st *staged) open() (err error) {
 			st.from[peer] = add(messageSlots, rail, false, true)
 		}
 	}
-	g.queues.hold, g.queues.come = at, at+wordBytes
-	words := at + 2*wordBytes
-	at = (words + pageBytes - 1) &^ (pageBytes - 1)
+	g.queues.hold, g.queues.come = at, at+page.WordBytes
+	words := at + 2*page.WordBytes
+	at = (words + page.Align - 1) &^ (page.Align - 1)
 	for _, p := range st.pipelines {
 		for i := range p.slots {
 			p.slots[i].at = at

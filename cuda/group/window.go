@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
@@ -46,7 +47,7 @@ type windowRoom struct{ slot, graphs, ranks int }
 // bytes returns the bytes of a window whose slots have a size of their own: those slots come first.
 func (r windowRoom) bytes(slot int) int {
 	if r.ranks == 1 {
-		return pageBytes // nobody reads it
+		return page.Align // nobody reads it
 	}
 	return r.runsAt(slot) + runsBytes(r.ranks)
 }
@@ -68,7 +69,7 @@ func slotOn(info cuda.Info, staging int, grows bool) int {
 	if !grows {
 		return slotOf(staging)
 	}
-	return max(slotOf(staging), int(min(mostSlot, info.Bytes/1024))&^(pageBytes-1))
+	return max(slotOf(staging), int(min(mostSlot, info.Bytes/1024))&^(page.Align-1))
 }
 
 // NewWindow makes the Window of a rank in a group of so many ranks, for Options.Staging,
@@ -78,10 +79,10 @@ func slotOn(info cuda.Info, staging int, grows bool) int {
 func NewWindow(ctx cuda.Context, staging, graphs, ranks int, wanted string, grows bool) (*Window, error) {
 	w := &Window{ctx: ctx, room: windowRoom{slotOf(staging), graphs, ranks}, slot: slotOn(ctx.Info(), staging, grows),
 		channel: -1}
-	page, err := mem.NewSegment("goccl-device", layout{ranks, graphs}.bytes())
+	segment, err := mem.NewSegment("goccl-device", page.Layout{Ranks: ranks, Graphs: graphs}.Bytes())
 	if err == nil {
-		w.page = page
-		w.shared = append(w.shared, page.FD())
+		w.page = segment
+		w.shared = append(w.shared, segment.FD())
 		if hasChannel(graphs, ranks) {
 			theirs := -1
 			if w.channel, theirs, err = newChannel(); err == nil {
@@ -209,7 +210,7 @@ func in(ctx cuda.Context, f func() error) error {
 }
 
 // slotOf returns the bytes of a slot.
-func slotOf(staging int) int { return staging / plan.WindowSlots &^ (pageBytes - 1) }
+func slotOf(staging int) int { return staging / plan.WindowSlots &^ (page.Align - 1) }
 
 // scratches returns the number of slots that the scratch takes.
 func scratches(ranks int) int {

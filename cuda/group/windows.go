@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // windows is the way of collectives through memory that the devices of all ranks reach. The program
@@ -138,8 +139,8 @@ func (w *windows) enqueue(o *Op, on cuda.Stream) error {
 	if err := w.stream.Wait(w.g.callers.at); err != nil {
 		return err
 	}
-	w.words, w.fresh = w.words[:0], [wordsOfPeer]int{}
-	w.own(w.layout.begun(), at(o.first, 0, 0), false)
+	w.words, w.fresh = w.words[:0], [page.WordsOfPeer]int{}
+	w.own(w.layout.Begun(), page.At(o.first, 0, 0), false)
 	w.lends = false
 	for _, f := range w.forms {
 		if suits, err := f.suits(o); err != nil {
@@ -160,9 +161,9 @@ func (w *windows) enqueue(o *Op, on cuda.Stream) error {
 // endPieces ends a call that was enqueued in pieces.
 func (w *windows) endPieces(o *Op) error {
 	if !o.call.Coll.LengthsKnown() {
-		w.tell(wordOffer, at(o.first+1, 0, 0)) // a peer may have more pieces
+		w.tell(page.Offer, page.At(o.first+1, 0, 0)) // a peer may have more pieces
 	}
-	return w.end(o, wordLeft, wordSignal) // so that who sees the signal knows that all is over (lost)
+	return w.end(o, page.Left, page.Signal) // so that who sees the signal knows that all is over (lost)
 }
 
 func (w *windows) announce(o *Op) { w.publish(o) }
@@ -175,14 +176,14 @@ func (w *windows) abandon(o *Op, on cuda.Stream) {
 
 // end tells the peers, by some words, and the host that a call has ended.
 func (w *windows) end(o *Op, words ...int) error {
-	next := at(o.first+1, 0, 0)
+	next := page.At(o.first+1, 0, 0)
 	for _, word := range words {
 		w.tell(word, next)
 	}
 	if w.lends {
 		w.drain(next)
 	}
-	w.own(w.layout.ended(), next, false)
+	w.own(w.layout.Ended(), next, false)
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (w *windows) pieces(o *Op) error {
 // enqueuePiece enqueues a piece of a call, the first instructions of it ahead of the rest: its
 // offer.
 func (w *windows) enqueuePiece(o *Op, piece, offer int) error {
-	w.fresh = [wordsOfPeer]int{} // each piece has its signals
+	w.fresh = [page.WordsOfPeer]int{} // each piece has its signals
 	lane := w.program.Lanes[0]
 	if offer > 0 {
 		if err := w.offer(o, piece, lane[:offer]); err != nil {
@@ -242,46 +243,46 @@ func (w *windows) enter() {
 		return
 	}
 	for _, peer := range w.peers {
-		if isBefore(w.seenAt[peer], w.freeAt[w.slot]) {
-			w.await(peer, wordLeft, w.freeAt[w.slot])
+		if page.Before(w.seenAt[peer], w.freeAt[w.slot]) {
+			w.await(peer, page.Left, w.freeAt[w.slot])
 			w.seenAt[peer] = w.freeAt[w.slot]
 		}
 	}
 }
 
 func (w *windows) signal(nth int) error {
-	if nth >= mostSignals {
+	if nth >= page.MostSignals {
 		return w.errSignals()
 	}
-	word := wordSignal
+	word := page.Signal
 	if nth <= w.program.Low.Offered[w.room.Rank] {
-		word = wordOffer
+		word = page.Offer
 	}
-	w.tell(word, at(w.first, w.piece, nth))
+	w.tell(word, page.At(w.first, w.piece, nth))
 	return nil
 }
 
 // wait has the stream wait for a signal of a peer. One that has come to a later piece has left this
 // one. Its offers may be one piece ahead of the rest.
 func (w *windows) wait(peer, nth int) {
-	value := at(w.first, w.piece, nth)
+	value := page.At(w.first, w.piece, nth)
 	if nth <= w.program.Low.Offered[peer] {
-		if come := at(w.first, max(w.piece-1, 0), 0); isBefore(w.seenAt[peer], come) {
+		if come := page.At(w.first, max(w.piece-1, 0), 0); page.Before(w.seenAt[peer], come) {
 			w.seenAt[peer] = come
 		}
-		w.await(peer, wordOffer, value)
+		w.await(peer, page.Offer, value)
 		return
 	}
-	w.seenAt[peer] = at(w.first, w.piece, 0)
-	w.await(peer, wordSignal, value)
+	w.seenAt[peer] = page.At(w.first, w.piece, 0)
+	w.await(peer, page.Signal, value)
 }
 
 func (w *windows) leave() {
-	left := at(w.first, w.piece+1, 0)
+	left := page.At(w.first, w.piece+1, 0)
 	if w.signals() {
 		w.freeAt[w.slot] = left
 	}
-	w.tell(wordLeft, left)
+	w.tell(page.Left, left)
 }
 
 // tell has the stream write a word of this rank into the pages of all peers. What it would have
@@ -297,20 +298,20 @@ func (w *windows) tell(word int, value uint64) {
 	}
 	w.fresh[word] = len(w.words) + 1
 	for _, peer := range w.peers {
-		w.words = append(w.words, cuda.WordOp{At: w.pages[peer].device + cuda.Ptr(w.layout.of(w.g.rank, word)),
+		w.words = append(w.words, cuda.WordOp{At: w.pages[peer].Device + cuda.Ptr(w.layout.Of(w.g.rank, word)),
 			Value: value})
 	}
 }
 
 // await has the stream wait for a word of a peer in the page of this rank.
 func (w *windows) await(peer, word int, value uint64) {
-	w.own(w.layout.of(peer, word), value, true)
+	w.own(w.layout.Of(peer, word), value, true)
 }
 
 // own has the stream write a word in the page of this rank, or wait for it.
 func (w *windows) own(word int, value uint64, waits bool) {
 	if waits {
-		w.fresh = [wordsOfPeer]int{}
+		w.fresh = [page.WordsOfPeer]int{}
 	}
-	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].device + cuda.Ptr(word), Value: value, Wait: waits})
+	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].Device + cuda.Ptr(word), Value: value, Wait: waits})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // still is a stream that does nothing, and memory of the host whose words are loaded and stored.
@@ -31,9 +32,9 @@ func (s *still) Record(cuda.Stream) error                     { return nil }
 func (s *still) Done() (bool, error)                          { return true, nil }
 func (s *still) Destroy() error                               { return nil }
 func (s *still) Host() []byte                                 { return s.host }
-func (s *still) Load(at int) uint64                           { return atomic.LoadUint64(wordAt(s.host, at)) }
+func (s *still) Load(at int) uint64                           { return atomic.LoadUint64(page.Word(s.host, at)) }
 func (s *still) Reached(at int, value uint64) bool            { return int64(s.Load(at)-value) >= 0 }
-func (s *still) Store(at int, value uint64)                   { atomic.StoreUint64(wordAt(s.host, at), value) }
+func (s *still) Store(at int, value uint64)                   { atomic.StoreUint64(page.Word(s.host, at), value) }
 
 // To enqueue a call over windows, in several pieces or as one kernel, and to notice its end
 // allocates nothing, also if the rank lends its buffers.
@@ -68,12 +69,12 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 		p, err := a.Make(plan.Spec{Coll: c.coll, Ranks: ranks})
 		require.NoError(t, err)
 		s := tapedLending(t, p, 0, c.mode)
-		device := &still{host: make([]byte, s.w.layout.bytes())}
+		device := &still{host: make([]byte, s.w.layout.Bytes())}
 		w, g := s.w, s.w.g
 		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, ranks), device
 		w.ahead, w.offers = device, device
 		for rank := range w.pages {
-			w.pages[rank].host = device.host // all have called the same
+			w.pages[rank].Host = device.host // all have called the same
 		}
 		low, err := program.Lower(p, &w.room)
 		require.NoError(t, err)
@@ -95,7 +96,7 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 			if err := w.enqueue(o, device); err != nil || !expected(o) {
 				t.Fatal(err, o.cut.pieces)
 			}
-			device.Store(w.layout.ended(), at(o.first+1, 0, 0))
+			device.Store(w.layout.Ended(), page.At(o.first+1, 0, 0))
 			if ended, pending := w.advance(); !ended || pending {
 				t.Fatal("the call has not ended")
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // A long call has its offers, which are what a rank does in a piece before it first waits, in a
@@ -69,18 +70,18 @@ func (w *windows) follow(later, earlier cuda.Stream) error {
 // that says so, among others: that costs the driver nothing more.
 func (w *windows) offer(o *Op, piece int, lane []program.Instruction) error {
 	main, words := w.stream, w.words
-	w.stream, w.words, w.fresh = w.ahead, w.aside[:0], [wordsOfPeer]int{}
+	w.stream, w.words, w.fresh = w.ahead, w.aside[:0], [page.WordsOfPeer]int{}
 	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
 	err := w.part(o, piece, lane)
 	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
-	offered := at(o.first, piece, 1)
+	offered := page.At(o.first, piece, 1)
 	if err == nil {
-		w.own(w.layout.offered(), offered, false)
+		w.own(w.layout.Offered(), offered, false)
 		err = w.flush()
 	}
 	w.stream, w.words, w.aside = main, words, w.words
 	if err == nil {
-		w.own(w.layout.offered(), offered, true)
+		w.own(w.layout.Offered(), offered, true)
 	}
 	return err
 }

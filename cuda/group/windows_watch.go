@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // hand gives an Op to the device thread.
@@ -47,7 +48,7 @@ func (w *windows) endOne() (moved, pending bool) {
 	// First whether the device has ended it, then the prints: those of peers that it has waited for
 	// are there by then, so a call that differs fails and does not end.
 	o := w.head()
-	ended := o != nil && o.messages.Load() == 0 && w.page.Reached(w.layout.ended(), at(o.first+1, 0, 0))
+	ended := o != nil && o.messages.Load() == 0 && w.page.Reached(w.layout.Ended(), page.At(o.first+1, 0, 0))
 	if err := w.compare(); err != nil {
 		w.g.fail(err)
 		return true, true
@@ -77,7 +78,7 @@ func (w *windows) lost() error {
 		// What the peer wrote before it went is there when its end is known.
 		gone := w.gone(peer)
 		if gone != nil && (w.failedOf(w.page.Host(), peer).Load() != 0 ||
-			!w.page.Reached(w.layout.of(peer, wordSignal), at(o.first+1, 0, 0))) {
+			!w.page.Reached(w.layout.Of(peer, page.Signal), page.At(o.first+1, 0, 0))) {
 			return gone
 		}
 	}
@@ -124,13 +125,13 @@ const grace = 200 * time.Millisecond
 
 // blame says whom the oldest call waits for, and how doubtful that is.
 func (w *windows) blame(o *Op) (why *fault.Error, doubt int) {
-	if !w.page.Reached(w.layout.begun(), at(o.first, 0, 0)) {
+	if !w.page.Reached(w.layout.Begun(), page.At(o.first, 0, 0)) {
 		return fault.Peer(fault.Timeout, w.g.rank, "the stream of this rank has not come to the call on device %d; what "+
 			"was enqueued before it has not ended", w.g.ctx.Info().Index), 0
 	}
 	behind, least := w.g.rank, uint64(1<<63)
 	for _, peer := range w.peers {
-		come := max(w.page.Load(w.layout.of(peer, wordOffer)), w.page.Load(w.layout.of(peer, wordSignal)))
+		come := max(w.page.Load(w.layout.Of(peer, page.Offer)), w.page.Load(w.layout.Of(peer, page.Signal)))
 		if come < least {
 			behind, least = peer, come
 		}
@@ -139,25 +140,25 @@ func (w *windows) blame(o *Op) (why *fault.Error, doubt int) {
 	for _, f := range w.forms {
 		switch rank := f.awaits(o); {
 		case slices.Contains(w.peers, rank):
-			awaited, behind, least = rank, rank, w.page.Load(w.layout.of(rank, wordSignal))
+			awaited, behind, least = rank, rank, w.page.Load(w.layout.Of(rank, page.Signal))
 		case rank >= 0:
 			missing = rank
 		}
 	}
-	_, called, since := readPrint(w.pages[behind].host, w.layout.print(o.seq), o.seq)
+	_, called, since := page.ReadPrint(w.pages[behind].Host, w.layout.Print(o.seq), o.seq)
 	switch {
-	case opOf(least) <= o.first && behind != w.g.rank && !called && !since:
+	case page.OpOf(least) <= o.first && behind != w.g.rank && !called && !since:
 		return fault.Peer(fault.Timeout, behind, "rank %d is in no call since seq %d", behind, w.compared[behind]), 1
 	case missing >= 0:
 		return fault.Peer(fault.Timeout, missing, "rank %d, on another host, has not come as far in the call", missing), 2
-	case behind == w.g.rank || opOf(least) > o.first:
+	case behind == w.g.rank || page.OpOf(least) > o.first:
 		return fault.Peer(fault.Timeout, w.g.rank, "device %d has not ended the call, although no rank is behind",
 			w.g.ctx.Info().Index), 0
 	case awaited >= 0:
 		return fault.Peer(fault.Timeout, behind, "rank %d has not come as far in the call", behind), 1
 	case w.g.route.Hosts > 1:
 		return fault.Peer(fault.Timeout, behind, "the stream of rank %d does not go on in the call", behind), 3
-	case least <= at(o.first, 0, 0):
+	case least <= page.At(o.first, 0, 0):
 		return fault.Peer(fault.Timeout, behind, "the stream of rank %d has not come to the call", behind), 1
 	}
 	return fault.Peer(fault.Timeout, behind, "the stream of rank %d has begun the call and does not go on", behind), 1
