@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/record"
 )
@@ -27,7 +28,7 @@ type DeviceGroup struct {
 
 // DeviceWindow is memory that the devices of all ranks of a group use. Its descriptors must be in
 // Config.Share of the rank.
-type DeviceWindow = group.Window
+type DeviceWindow = share.Window
 
 // NewDeviceWindow makes the window of a rank in a group of the given size, or returns nil if groups
 // with these options need none.
@@ -37,7 +38,7 @@ func NewDeviceWindow(device cuda.Context, opts GroupOptions, ranks int) (*Device
 	if err != nil || opts.CudaRoute == route.Staged {
 		return nil, err
 	}
-	return group.NewWindow(device, opts.CudaBuffSize, max(opts.CudaGraphs, 0), ranks, opts.CudaRoute, grows)
+	return share.NewWindow(device, opts.CudaBuffSize, max(opts.CudaGraphs, 0), ranks, opts.CudaRoute, grows)
 }
 
 // OnDevice makes a DeviceGroup, which takes c over: calls go through the DeviceGroup from then on,

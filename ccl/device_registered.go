@@ -5,12 +5,12 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
-	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/humanize"
 )
 
 // DeviceArena is registered memory of a device.
-type DeviceArena = group.Arena
+type DeviceArena = share.Arena
 
 // gpu is a device of a driver.
 type gpu struct {
@@ -44,7 +44,7 @@ func (n *Node) DeviceArena(driver cuda.Driver, index int, asked *NodeOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	arena, err := group.NewArena(context, bytes)
+	arena, err := share.NewArena(context, bytes)
 	if err != nil {
 		return nil, errors.Join(err, context.Release())
 	}

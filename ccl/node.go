@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
@@ -43,7 +44,7 @@ type Node struct {
 	comms   map[*Communicator]bool
 	devices *group.Thread               // nil before the first device group
 	crowded sync.Once                   // the process was told that it has few hardware queues
-	arenas  map[gpu]*group.Arena        // registered memory of devices
+	arenas  map[gpu]*share.Arena        // registered memory of devices
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
 	listens bool                        // the process has a RecordSignal
@@ -67,7 +68,7 @@ func NewNode(opts NodeOptions) (*Node, error) {
 	var id [8]byte
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), opts: opts, comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
-		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*group.Arena{}, told: map[string]bool{}}
+		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*share.Arena{}, told: map[string]bool{}}
 	n.arena = sync.OnceValues(opts.newArena)
 	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map
 	// it.

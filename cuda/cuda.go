@@ -174,3 +174,12 @@ type Observer interface {
 	// calls ended when it has done so.
 	HostAccess(p Ptr, bytes int, write bool) (ended func())
 }
+
+// WithContext calls f in a context, whether or not other threads capture.
+func WithContext(ctx Context, f func() error) error {
+	if err := ctx.Enter(true); err != nil {
+		return err
+	}
+	defer ctx.Leave()
+	return f()
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/share"
 )
 
 // counted is a device that does nothing but count what is enqueued.
@@ -42,7 +43,7 @@ func TestCallsOfAGibibyte(t *testing.T) {
 		w := newTape(t, p, 0, plain).w
 		device := &counted{still: still{host: make([]byte, w.layout.Bytes())}}
 		w.stream, w.ahead, w.offers, w.page, w.g.callers.at = device, device, device, device, device
-		w.room.Slot, w.room.Piece = slotOn(cuda.Info{Bytes: 80 << 30}, staging, true), slotOf(staging)
+		w.room.Slot, w.room.Piece = share.SlotOn(cuda.Info{Bytes: 80 << 30}, staging, true), share.SlotOf(staging)
 		low, err := program.Lower(p, &w.room)
 		require.NoError(t, err)
 		enqueue := func(bytes int) (pieces, calls, words int) {
@@ -62,15 +63,5 @@ func TestCallsOfAGibibyte(t *testing.T) {
 			pieces, _, _ := enqueue(bytes)
 			require.Equal(t, want, pieces, "%d bytes", bytes)
 		}
-	}
-}
-
-// Slots grow with the memory of the device, unless the user has said how large they are.
-func TestSlotsGrow(t *testing.T) {
-	const staging, gib = 16 << 20, 1 << 30
-	for bytes, want := range map[int64]int{1 * gib: 8 << 20, 16 * gib: 16 << 20, 24*gib + 5: 24 << 20,
-		192 * gib: 32 << 20} {
-		require.Equal(t, want, slotOn(cuda.Info{Bytes: bytes}, staging, true))
-		require.Equal(t, 8<<20, slotOn(cuda.Info{Bytes: bytes}, staging, false))
 	}
 }

@@ -282,7 +282,7 @@ func (s *shared) freeIn(n int) error {
 	if len(s.cleanups) == n {
 		return nil
 	}
-	return in(s.g.ctx, func() error { return s.free(n) })
+	return cuda.WithContext(s.g.ctx, func() error { return s.free(n) })
 }
 
 // freeAll gives back everything at once, while ranks are joining.

@@ -11,17 +11,9 @@ const OfferedOfTwo = (2*page.WordsOfPeer + 4) * page.WordBytes
 // Lie has the rank tell places that are so many bytes behind those where its tensors are.
 func (g *Group) Lie(by int) {
 	w := g.windows()
-	a := w.arena
-	w.arena = &Arena{memory: shifted{a.memory, by}, bytes: a.bytes + by}
+	w.arena.base -= cuda.Ptr(by)
+	w.arena.bytes += by
 }
-
-// shifted is memory that says that it begins earlier.
-type shifted struct {
-	cuda.Memory
-	by int
-}
-
-func (m shifted) Ptr() cuda.Ptr { return m.Memory.Ptr() - cuda.Ptr(m.by) }
 
 // Skip makes a group go on as after so many operations over windows. All ranks do so before their
 // first call.

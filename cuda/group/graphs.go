@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -41,7 +42,7 @@ type graphs struct {
 	passive
 	*shared
 	emitter
-	memory    [][]cuda.Ptr // by rank: where its regions are, each regionsOfChunk of them
+	memory    [][]cuda.Ptr // by rank: where its regions are, each share.RegionsOfChunk of them
 	id        uint64       // of the capture that the stream is or was in
 	mine      int          // the region of this rank in it; -1 for none
 	turn      int          // pieces of it so far
@@ -90,22 +91,15 @@ const (
 	agreedTurn
 )
 
-// graphSlot returns the bytes of a slot of a graph.
-func graphSlot(slot int) int { return slot / 4 &^ (page.Align - 1) }
-
-// regionBytes returns the bytes of a region of a group of so many ranks: its slots, and the
-// scratch.
-func regionBytes(slot, ranks int) int { return (plan.WindowSlots + scratches(ranks)) * graphSlot(slot) }
-
 // openGraphs makes the regions. All slots have been left.
 func openGraphs(w *windows) (*graphs, error) {
 	n := len(w.pages)
 	c := &graphs{shared: w.shared, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
 		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n)}
 	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
-	c.room.Slot = graphSlot(w.room.Slot)
+	c.room.Slot = share.GraphSlot(w.room.Slot)
 	c.places = make([]cuda.Ptr, n)
-	c.add(min(c.layout.Graphs, regionsOfChunk))
+	c.add(min(c.layout.Graphs, share.RegionsOfChunk))
 	var err error
 	c.stream, err = c.g.ctx.NewStream(urgencyToDevice)
 	return c, err
@@ -113,8 +107,8 @@ func openGraphs(w *windows) (*graphs, error) {
 
 // locate finds the regions, once the windows of all ranks are known.
 func (c *graphs) locate(w *windows) {
-	for rank, window := range w.places {
-		c.memory[rank] = []cuda.Ptr{window + cuda.Ptr(c.windowRoom().graphsAt(w.room.Slot))}
+	for rank, at := range w.places {
+		c.memory[rank] = []cuda.Ptr{at + cuda.Ptr(c.windowRoom().GraphsAt(w.room.Slot))}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
 )
 
@@ -19,9 +20,6 @@ import (
 // messages, which are all alike. Like to join, this may wait until what was enqueued has ended; all
 // ranks have come to the same call by then.
 
-// regionsOfChunk is the number of regions that are made at once.
-const regionsOfChunk = 8
-
 // chunk is memory for regions that a rank has made after joining.
 type chunk struct {
 	at      cuda.Ptr
@@ -29,15 +27,14 @@ type chunk struct {
 	segment *mem.Segment // in memory of the host; or nil
 }
 
-// hasChannel reports whether the windows of a group with so many graphs have channels.
-func hasChannel(graphs, ranks int) bool { return graphs > regionsOfChunk && ranks > 1 }
-
 // regionAt returns where a region of a rank is.
 func (c *graphs) regionAt(rank, region int) cuda.Ptr {
-	return c.memory[rank][region/regionsOfChunk] + cuda.Ptr(region%regionsOfChunk*c.regionBytes())
+	return c.memory[rank][region/share.RegionsOfChunk] + cuda.Ptr(region%share.RegionsOfChunk*c.regionBytes())
 }
 
-func (c *graphs) regionBytes() int { return regionBytes(slotOf(c.g.opts.Staging), len(c.pages)) }
+func (c *graphs) regionBytes() int {
+	return share.RegionBytes(share.SlotOf(c.g.opts.Staging), len(c.pages))
+}
 
 // grow makes more regions. The context is entered.
 func (c *graphs) grow() error {
@@ -55,7 +52,7 @@ func (c *graphs) grow() error {
 		return c.g.fail(err)
 	}
 	c.memory[c.g.rank] = append(c.memory[c.g.rank], made.at)
-	c.add(min(regionsOfChunk, c.layout.Graphs-len(c.regions)))
+	c.add(min(share.RegionsOfChunk, c.layout.Graphs-len(c.regions)))
 	return nil
 }
 
@@ -75,8 +72,8 @@ func (c *graphs) add(regions int) {
 }
 
 func (c *graphs) makeChunk() (made chunk, free func() error, err error) {
-	ctx, bytes := c.g.ctx, regionsOfChunk*c.regionBytes()
-	err = in(ctx, func() error {
+	ctx, bytes := c.g.ctx, share.RegionsOfChunk*c.regionBytes()
+	err = cuda.WithContext(ctx, func() error {
 		if c.kind == route.OnDevice {
 			memory, err := ctx.Alloc(bytes)
 			if err == nil {
@@ -121,7 +118,7 @@ func (c *graphs) passOn(made chunk) error {
 		defer syscall.Close(descriptor)
 	}
 	for range elsewhere {
-		if err := pass(c.g.opts.Window.channel, uint64(len(c.grown)), descriptor); err != nil {
+		if err := share.Pass(c.g.opts.Window.Channel, uint64(len(c.grown)), descriptor); err != nil {
 			return err
 		}
 	}
@@ -133,7 +130,7 @@ func (c *graphs) passOn(made chunk) error {
 
 // reach maps the memory of a rank up to that of a region.
 func (c *graphs) reach(rank, region int) error {
-	for len(c.memory[rank]) <= region/regionsOfChunk {
+	for len(c.memory[rank]) <= region/share.RegionsOfChunk {
 		at, free, err := c.mapChunk(rank, len(c.memory[rank]))
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "the memory that rank %d has for CUDA graphs", rank)
@@ -151,7 +148,7 @@ func (c *graphs) reach(rank, region int) error {
 
 // mapChunk finds a chunk of a peer, of which it has made so many, and returns what gives it back.
 func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err error) {
-	ctx, bytes, descriptor := c.g.ctx, regionsOfChunk*c.regionBytes(), -1
+	ctx, bytes, descriptor := c.g.ctx, share.RegionsOfChunk*c.regionBytes(), -1
 	if peer := c.inProcess(rank); peer != nil {
 		t := c.g.opts.Thread
 		t.sharing.Lock()
@@ -166,15 +163,15 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 		case made.memory == nil || peer.g.ctx.Info().UUID == ctx.Info().UUID:
 			return made.at, nil, nil
 		}
-		err = in(peer.g.ctx, func() error { descriptor, err = made.memory.Descriptor(); return err })
+		err = cuda.WithContext(peer.g.ctx, func() error { descriptor, err = made.memory.Descriptor(); return err })
 	} else {
-		descriptor, err = passed(c.channels[rank], uint64(number))
+		descriptor, err = share.Passed(c.channels[rank], uint64(number))
 	}
 	if err != nil {
 		return 0, nil, err
 	}
 	defer syscall.Close(descriptor)
-	err = in(ctx, func() error {
+	err = cuda.WithContext(ctx, func() error {
 		if c.kind == route.OnDevice {
 			memory, err := ctx.Import(descriptor, bytes)
 			if err == nil {

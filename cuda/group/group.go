@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/record"
 )
@@ -25,8 +26,8 @@ type Options struct {
 	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
 	WindowPlanner exec.Planner
 	Sharing       Sharing
-	Graphs        int     // how many CUDA graphs can have calls of the group
-	Window        *Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
+	Graphs        int           // how many CUDA graphs can have calls of the group
+	Window        *share.Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
 	Interpret     route.Interpret
 	Route         string // route.Auto, or that which all ranks are to take; alike on all
 	Why           string // why there is no WindowPlanner, for Group.Route

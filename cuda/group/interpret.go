@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
 )
@@ -48,18 +49,6 @@ type usedSlot struct {
 	blocks int // that each of them has then
 }
 
-// runSlot is the size of a slot for such calls. The longest one fits although each rank's part of
-// it begins at a line of the cache, and what comes behind begins at a page.
-const runSlot = tune.MostInterpreted + page.Align
-
-// runsBytes returns how much of a window such calls have.
-func runsBytes(ranks int) int {
-	if ranks > kernel.MostRanks {
-		return 0
-	}
-	return page.Align + plan.WindowSlots*runSlot + packetsBytes(ranks)
-}
-
 // clearFlags clears the flags of this rank's window in the memory of its device, and the packets
 // behind them.
 func (o *setup) clearFlags() error {
@@ -68,8 +57,8 @@ func (o *setup) clearFlags() error {
 	ended := o.access(at, true)
 	clear(host)
 	ended()
-	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(w.windowRoom().runsAt(o.slotOf(route.OnDevice)))
-	for done, all := 0, runsBytes(w.g.size); done < all; done += len(host) {
+	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(w.windowRoom().RunsAt(o.slotOf(route.OnDevice)))
+	for done, all := 0, share.RunsBytes(w.g.size); done < all; done += len(host) {
 		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err
 		}
@@ -83,14 +72,14 @@ func newInterpreter(w *windows) *interpreter {
 		fits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
 		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
 			places: make([]cuda.Ptr, ranks)}}
-	n.room.Slot, n.room.Piece = runSlot, 0
+	n.room.Slot, n.room.Piece = share.RunSlot, 0
 	n.steps.table.Rank = uint32(w.g.rank)
 	n.steps.table.Released = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Released())
 	n.steps.table.Awaited = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Awaited(0))
-	for rank, window := range w.places {
-		flags := window + cuda.Ptr(w.windowRoom().runsAt(w.room.Slot))
+	for rank, at := range w.places {
+		flags := at + cuda.Ptr(w.windowRoom().RunsAt(w.room.Slot))
 		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+page.Align
-		n.packets[rank] = n.places[rank] + plan.WindowSlots*runSlot
+		n.packets[rank] = n.places[rank] + plan.WindowSlots*share.RunSlot
 	}
 	for _, f := range kernel.Functions() {
 		n.functions[f] = stepOf(f)
@@ -107,7 +96,7 @@ func (n *interpreter) learn(p *plan.Plan, low *program.Lowered) {
 }
 
 func fits(p *plan.Plan) bool {
-	if p.Spec.Ranks > kernel.MostRanks || p.Win > runSlot/mem.Align {
+	if p.Spec.Ranks > kernel.MostRanks || p.Win > share.RunSlot/mem.Align {
 		return false
 	}
 	for rank := range p.Spec.Ranks {

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -24,22 +25,13 @@ import (
 // keeps a flag until the same number comes again. That a packet has come says nothing of other
 // memory.
 
-// packetRoom is the room for the packets of a rank, in packets.
-const packetRoom = tune.MostInPackets / kernel.PacketData
-
 // wholeSets is after how many calls two in a row put whole sets.
 const wholeSets = 1 << 20
-
-// packetsBytes returns how much of a window packets have: both sets, and the blocks that were
-// taken.
-func packetsBytes(ranks int) int {
-	return ranks * (2*packetRoom*kernel.PacketBytes + tune.MostInPackets)
-}
 
 // packetsAt returns where the packets are that one rank puts into the memory of another.
 func (n *interpreter) packetsAt(owner, writer, set int) cuda.Ptr {
 	ranks := len(n.places)
-	return n.packets[owner] + cuda.Ptr((set*ranks+writer)*packetRoom*kernel.PacketBytes)
+	return n.packets[owner] + cuda.Ptr((set*ranks+writer)*share.PacketRoom*kernel.PacketBytes)
 }
 
 // takenAt returns where this rank has a block that it has taken out of packets.
@@ -107,7 +99,7 @@ func (n *interpreter) packetTable(o *Op) {
 	call, rank := &o.call, n.w.g.rank
 	set, flag, whole := int(n.put%2), packetFlag(n.put), 0
 	if n.put%wholeSets < 2 {
-		whole = packetRoom
+		whole = share.PacketRoom
 	}
 	n.put++
 	own := call.In[0]

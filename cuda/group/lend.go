@@ -37,9 +37,17 @@ type lent struct {
 	bytes int // 0 for none
 }
 
+// place returns the offset of memory in the arena; ok is false if it is not there.
+func (l lent) place(p cuda.Ptr, bytes int) (at int, ok bool) {
+	if bytes > l.bytes || p < l.base || p-l.base > cuda.Ptr(l.bytes-bytes) {
+		return 0, false
+	}
+	return int(p - l.base), true
+}
+
 // lending is what an emitter knows of arenas; its zero value is for a group without.
 type lending struct {
-	arena   *Arena     // of this rank; nil for none
+	arena   lent       // of this rank
 	arenas  []lent     // by rank; nil if no rank has one
 	records []cuda.Ptr // by rank: its places
 	lends   bool       // in the call that is being enqueued
@@ -54,7 +62,10 @@ func (w *windows) lend(arenas []lent) {
 		return
 	}
 	w.room.Exposes = true
-	w.lending = lending{arena: w.g.opts.Window.arena, arenas: arenas}
+	w.lending = lending{arenas: arenas}
+	if a := w.g.opts.Window.Arena; a != nil {
+		w.arena = lent{a.Memory().Ptr(), a.Bytes()}
+	}
 	for _, peer := range w.pages {
 		w.records = append(w.records, peer.Device+cuda.Ptr(w.layout.Place(0, 0)))
 	}
@@ -63,7 +74,7 @@ func (w *windows) lend(arenas []lent) {
 // decide decides whether this rank lends in a call.
 func (l *lending) decide(rank int, call *exec.Call, low *program.Lowered) {
 	l.lends = false
-	if l.arena == nil || !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
+	if l.arena.bytes == 0 || !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
 		return // PREMUL_SUM multiplies what it copies
 	}
 	bytes := 0
@@ -122,7 +133,7 @@ func (l *lending) loan(chunk int32) cuda.Ptr {
 // place has the stream tell the peers where the chunk of this rank's window is that an instruction
 // writes, if they know another place. The slot has been left by all.
 func (e *emitter) place(b *program.Instruction) {
-	if b.Way == program.WayNothing || b.Dst.Base != program.BaseOwn || e.arena == nil || !e.program.Low.Exposes {
+	if b.Way == program.WayNothing || b.Dst.Base != program.BaseOwn || e.arena.bytes == 0 || !e.program.Low.Exposes {
 		return
 	}
 	chunk, slot := b.Dst.Chunk, e.slot

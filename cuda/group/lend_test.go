@@ -18,21 +18,21 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
-	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/share"
 )
 
 // makeArena makes an arena of its own for a rank, as if it were a process.
 func (r *rank) makeArena(t testing.TB, driver cuda.Driver, device, bytes int) {
 	ctx, err := driver.Retain(device)
 	require.NoError(t, err)
-	r.arena, err = group.NewArena(ctx, bytes)
+	r.arena, err = share.NewArena(ctx, bytes)
 	require.NoError(t, err)
 }
 
 // registered is memory in an arena.
 type registered struct {
 	cuda.Memory // nil
-	arena       *group.Arena
+	arena       *share.Arena
 	at          cuda.Ptr
 }
 
@@ -379,7 +379,7 @@ func TestArena(t *testing.T) {
 	defer driver.Close()
 	ctx, err := driver.Retain(0)
 	require.NoError(t, err)
-	a, err := group.NewArena(ctx, size)
+	a, err := share.NewArena(ctx, size)
 	require.NoError(t, err)
 	first, err := a.Alloc(1)
 	require.NoError(t, err)
@@ -423,7 +423,7 @@ func TestLendFails(t *testing.T) {
 	require.NoError(t, err)
 	other, err := driver.Retain(0)
 	require.NoError(t, err)
-	arena, err := group.NewArena(other, 1<<20)
+	arena, err := share.NewArena(other, 1<<20)
 	require.NoError(t, err)
 	shared := len(window.Descriptors())
 	driver.SetFaults(cudatest.Faults{Fail: []cudatest.Failure{

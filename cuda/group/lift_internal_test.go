@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
@@ -76,8 +77,9 @@ func TestPacketFlags(t *testing.T) {
 	require.NoError(t, err)
 	n.learn(p, low)
 	o := &Op{call: s.call, first: 3, low: low}
-	for put, want := range map[uint64]int{0: packetRoom, 1: packetRoom, 2: 0, wholeSets - 1: 0, wholeSets: packetRoom,
-		5*wholeSets + 1: packetRoom, 5*wholeSets + 2: 0} {
+	const room = share.PacketRoom
+	for put, want := range map[uint64]int{0: room, 1: room, 2: 0, wholeSets - 1: 0, wholeSets: room,
+		5*wholeSets + 1: room, 5*wholeSets + 2: 0} {
 		_, err := n.suits(o)
 		require.NoError(t, err)
 		n.put = put
@@ -118,7 +120,7 @@ func provenWrong(t *testing.T, whole verify.Operation) {
 }
 
 const (
-	liftSlot = runSlot
+	liftSlot = share.RunSlot
 	liftElem = 4
 )
 
@@ -254,7 +256,7 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	}
 	if m >= borrowed {
 		w.room.Exposes = true
-		w.lending = lending{arena: &Arena{memory: liftArena{}, bytes: liftArenaBytes}, lends: m == lends}
+		w.lending = lending{arena: lent{blockBase(0, 0), liftArenaBytes}, lends: m == lends}
 		for r := range n {
 			w.arenas = append(w.arenas, lent{arenaBase(r), liftArenaBytes})
 			w.records = append(w.records, pageBase(r)+cuda.Ptr(w.layout.Place(0, 0)))
@@ -278,11 +280,7 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	return s
 }
 
-// liftArena is memory in which all blocks of a call are.
-type liftArena struct{ cuda.Memory }
-
-func (liftArena) Ptr() cuda.Ptr { return blockBase(0, 0) }
-
+// liftArenaBytes is the length of memory in which all blocks of a call are.
 const liftArenaBytes = 1 << 39
 
 func windowBase(rank int) cuda.Ptr          { return cuda.Ptr(1<<40 + rank<<24) }

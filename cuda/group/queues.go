@@ -65,7 +65,7 @@ func (g *Group) Crowded() bool { return g.queues.crowded }
 func (q *queues) isApart(s cuda.Stream) (apart bool) {
 	known := false
 	for try := 0; try < mostTries && !known; try++ {
-		if in(q.g.ctx, func() (err error) { // other threads may capture
+		if cuda.WithContext(q.g.ctx, func() (err error) { // other threads may capture
 			apart, known, err = q.try(s)
 			return err
 		}) != nil {

@@ -13,12 +13,25 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 )
+
+// Sharing says how the ranks of a Group reach each other's Window.
+type Sharing struct {
+	// Group names the group, alike for all ranks and unlike any other.
+	Group string
+	// On is what it runs on: the ranks of a host share memory.
+	On *topo.Group
+	// Descriptors returns those of a peer's Window, which the caller closes. It is not asked about
+	// ranks of this process.
+	Descriptors func(rank int) []int
+}
 
 // setup is what a group has of windows until the ranks have agreed on their route.
 type setup struct {
@@ -60,7 +73,7 @@ func setUp(g *Group) error {
 		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
 		seenAt:  make([]uint64, g.size), released: make([][3]released, g.size)}
 	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
-		Slot: slotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
+		Slot: share.SlotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	o := &setup{w: w, hosts: len(on.Hosts()), inProcess: make([]bool, g.size), opened: make([]bool, g.size),
 		passed: make([][]int, g.size)}
 	s.setup = o
@@ -69,7 +82,7 @@ func setUp(g *Group) error {
 		o.places[k] = make([]cuda.Ptr, g.size)
 	}
 	if g.opts.Window != nil {
-		o.lacks = g.opts.Window.lacks
+		o.lacks = g.opts.Window.Lacks
 		o.own[common] = []func() error{g.opts.Window.Free}
 	}
 	if why := route.Unfit(on); why != "" {
@@ -101,17 +114,17 @@ func (o *setup) agree() error {
 	if err := route.SameSlots(offers, g.rank); err != nil {
 		return err
 	}
-	o.slot = mostSlot + int(offers[g.rank].Slot)
+	o.slot = share.MostSlot + int(offers[g.rank].Slot)
 	for rank, n := range offers {
 		o.offers = append(o.offers, n.Works)
 		if n.Works[route.OnDevice] {
-			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+mostSlot || n.DeviceSlot%page.Align != 0 {
+			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+share.MostSlot || n.DeviceSlot%page.Align != 0 {
 				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
 			}
 			o.slot = min(o.slot, int(n.DeviceSlot))
 		}
 		o.slots = append(o.slots, int(n.DeviceSlot))
-		if n.Arena > MostArena {
+		if n.Arena > share.MostArena {
 			return fault.Peer(fault.Internal, rank, "says that it has %d bytes of registered memory", n.Arena)
 		}
 		o.arenas = append(o.arenas, lent{bytes: int(n.Arena)})
@@ -203,9 +216,9 @@ func (o *setup) exchange() ([]route.Offer, error) {
 		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
 		Word: o.word}
 	if own.Has {
-		own.DeviceSlot = uint64(g.opts.Window.slot)
-		if g.opts.Window.arena != nil {
-			own.Arena = uint64(g.opts.Window.arena.bytes)
+		own.DeviceSlot = uint64(g.opts.Window.Slot)
+		if g.opts.Window.Arena != nil {
+			own.Arena = uint64(g.opts.Window.Arena.Bytes())
 		}
 	}
 	for k := range route.Kinds {
@@ -275,7 +288,7 @@ func (o *setup) slotOf(k route.Kind) int {
 	if k == route.OnDevice && o.hosts == 1 {
 		return o.slot
 	}
-	return o.w.windowRoom().slot
+	return o.w.windowRoom().Slot
 }
 
 // settle keeps windows of the kind that the ranks have chosen, and makes the ways over them. Nobody
@@ -286,7 +299,7 @@ func (o *setup) settle(chosen route.Kind) {
 	loser := 1 - chosen
 	g.opts.Window.Shared() // the numbers of descriptors that are closed may be those of others soon
 	w.cleanups = slices.Concat(o.own[loser], o.peers[loser])
-	if err := errors.Join(w.shared.free(0), g.opts.Window.free(loser)); err != nil {
+	if err := errors.Join(w.shared.free(0), g.opts.Window.FreeKind(loser)); err != nil {
 		o.own[common] = append(o.own[common], func() error { return err })
 	}
 	w.cleanups = slices.Concat(o.own[common], o.own[chosen])

@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 	"github.com/goccl/goccl/internal/mem"
 )
@@ -45,7 +46,7 @@ func (o *setup) openCommon() error {
 		return err
 	}
 	o.own[common] = append(o.own[common], w.offers.Destroy)
-	registered, err := g.ctx.Register(g.opts.Window.page.Bytes())
+	registered, err := g.ctx.Register(g.opts.Window.Page.Bytes())
 	if err != nil {
 		return err
 	}
@@ -68,13 +69,13 @@ func (o *setup) openCommon() error {
 func (o *setup) openOwnWindow(k route.Kind) error {
 	g := o.w.g
 	if k == route.OnDevice {
-		o.places[k][g.rank] = g.opts.Window.memory.Ptr()
+		o.places[k][g.rank] = g.opts.Window.Memory.Ptr()
 		if !o.interprets {
 			return nil
 		}
 		return o.clearFlags()
 	}
-	return o.register(&o.own[k], g.rank, g.opts.Window.host)
+	return o.register(&o.own[k], g.rank, g.opts.Window.Host)
 }
 
 // register gives the device access to a rank's window in memory of the host.
@@ -141,8 +142,8 @@ func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer)
 	for _, k := range open {
 		if k == route.InHost || offers[rank].Device == offers[w.g.rank].Device {
 			o.places[k][rank] = peer.setup.places[k][rank]
-			if arena := peer.g.opts.Window.arena; k == route.OnDevice && arena != nil {
-				o.arenas[rank].base = arena.memory.Ptr()
+			if arena := peer.g.opts.Window.Arena; k == route.OnDevice && arena != nil {
+				o.arenas[rank].base = arena.Memory().Ptr()
 			}
 			continue
 		}
@@ -155,17 +156,17 @@ func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer)
 
 // importInProcess maps the memory of a rank of this process on another device.
 func (o *setup) importInProcess(rank int, peer *Group) error {
-	window := peer.opts.Window
-	memories, descriptors := []cuda.Memory{window.memory}, []int(nil)
-	if window.arena != nil {
-		memories = append(memories, window.arena.memory)
+	w := peer.opts.Window
+	memories, descriptors := []cuda.Memory{w.Memory}, []int(nil)
+	if w.Arena != nil {
+		memories = append(memories, w.Arena.Memory())
 	}
 	defer func() {
 		for _, descriptor := range descriptors {
 			syscall.Close(descriptor)
 		}
 	}()
-	err := in(peer.ctx, func() error {
+	err := cuda.WithContext(peer.ctx, func() error {
 		for _, m := range memories {
 			descriptor, err := m.Descriptor()
 			if err != nil {
@@ -220,7 +221,7 @@ func (o *setup) openPage(rank int) error {
 
 // firstPassed returns the number of descriptors that come before those of windows.
 func (o *setup) firstPassed() int {
-	if hasChannel(o.w.layout.Graphs, o.w.g.size) {
+	if share.HasChannel(o.w.layout.Graphs, o.w.g.size) {
 		return 2
 	}
 	return 1
@@ -241,7 +242,7 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 	if len(o.passed[rank]) <= o.firstPassed() { // its offers contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.w.windowRoom().bytes(o.w.room.Slot))
+	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.w.windowRoom().Bytes(o.w.room.Slot))
 	if err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 // importMemory maps a rank's window in the memory of its device, and its arena if it has one.
 func (o *setup) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
-		at, bytes := &o.places[route.OnDevice][rank], o.w.windowRoom().bytes(o.slots[rank])
+		at, bytes := &o.places[route.OnDevice][rank], o.w.windowRoom().Bytes(o.slots[rank])
 		if i > 0 {
 			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
 		}

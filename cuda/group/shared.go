@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 )
 
 // shared is memory that the ranks of a host have in common: what this rank has made, and what it
@@ -115,8 +116,8 @@ func (s *shared) inProcess(rank int) *shared {
 }
 
 // windowRoom says what is where in the windows of all ranks.
-func (s *shared) windowRoom() windowRoom {
-	return windowRoom{slotOf(s.g.opts.Staging), s.layout.Graphs, len(s.pages)}
+func (s *shared) windowRoom() share.Room {
+	return share.Room{Slot: share.SlotOf(s.g.opts.Staging), Graphs: s.layout.Graphs, Ranks: len(s.pages)}
 }
 
 func (s *shared) member() member { return member{s.g.opts.Sharing.Group, s.g.rank} }

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/cuda/group/share"
 )
 
 // staged is the way through memory of the host. It has a pipeline for collectives, and others for
@@ -65,7 +66,7 @@ func (st *staged) open() (err error) {
 	}
 	if g.opts.WindowPlanner != nil && route.Unfit(g.opts.Sharing.On) == "" {
 		st.to, st.from = make([]*pipeline, g.size), make([]*pipeline, g.size)
-		rail := max(message, railSlot(slotOf(g.opts.Staging)))
+		rail := max(message, railSlot(share.SlotOf(g.opts.Staging)))
 		for _, peer := range g.opts.Sharing.On.Rails(g.rank) {
 			st.to[peer] = add(messageSlots, rail, true, false)
 			st.from[peer] = add(messageSlots, rail, false, true)

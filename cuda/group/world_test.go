@@ -20,7 +20,7 @@ import (
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/cudatest"
 	"github.com/goccl/goccl/cuda/driver"
-	"github.com/goccl/goccl/cuda/group"
+	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
 )
 
@@ -43,7 +43,7 @@ type rank struct {
 	device cuda.Memory
 	host   cuda.Registered // by which tests reach the device's memory
 	block  *mem.Block
-	arena  *group.Arena      // in which device is; or nil
+	arena  *share.Arena      // in which device is; or nil
 	cpu    *ccl.Communicator // of a group of the same ranks on the processor
 
 	captures bool // issue makes a graph of each call

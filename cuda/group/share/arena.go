@@ -1,4 +1,4 @@
-package group
+package share
 
 import (
 	"errors"
@@ -41,12 +41,16 @@ func NewArena(ctx cuda.Context, bytes int) (*Arena, error) {
 			"no registered memory; GOCCL_CUDA_REGISTERED=0 does without", info.Index, info.Name)
 	}
 	a := &Arena{ctx: ctx, bytes: bytes, free: mem.NewRanges(bytes), used: map[cuda.Ptr]int{}}
-	err := in(ctx, func() (err error) {
+	err := cuda.WithContext(ctx, func() (err error) {
 		a.memory, err = ctx.Alloc(bytes)
 		return err
 	})
 	if err != nil {
-		return nil, fault.Wrap(faultOf(err).Code, err, "no %d bytes of registered memory on device %d (%s); a smaller "+
+		code := fault.Internal
+		if f := (*fault.Error)(nil); errors.As(err, &f) {
+			code = f.Code
+		}
+		return nil, fault.Wrap(code, err, "no %d bytes of registered memory on device %d (%s); a smaller "+
 			"GOCCL_CUDA_REGISTERED, or 0, would help", bytes, info.Index, info.Name)
 	}
 	return a, nil
@@ -92,7 +96,7 @@ func (a *Arena) Free(p cuda.Ptr) error {
 // FreeAfter gives memory back when a stream, whose handle of the driver it gets, has ended. If that
 // fails, the memory stays allocated: nobody knows whether it is in use.
 func (a *Arena) FreeAfter(p cuda.Ptr, native uintptr) error {
-	if err := in(a.ctx, func() error { return a.ctx.Adopt(native).Synchronize() }); err != nil {
+	if err := cuda.WithContext(a.ctx, func() error { return a.ctx.Adopt(native).Synchronize() }); err != nil {
 		return err
 	}
 	return a.Free(p)
@@ -108,18 +112,12 @@ func (a *Arena) InUse() int {
 	return a.lent
 }
 
+// Memory returns the memory of the arena.
+func (a *Arena) Memory() cuda.Memory { return a.memory }
+
 // Owns reports whether an address is in the arena.
 func (a *Arena) Owns(p cuda.Ptr) bool {
-	_, ok := a.place(p, 1)
-	return ok
-}
-
-// place returns the offset of memory in the arena; ok is false if it is not there.
-func (a *Arena) place(p cuda.Ptr, bytes int) (at int, ok bool) {
-	if a == nil || bytes > a.bytes || p < a.memory.Ptr() || p-a.memory.Ptr() > cuda.Ptr(a.bytes-bytes) {
-		return 0, false
-	}
-	return int(p - a.memory.Ptr()), true
+	return p >= a.memory.Ptr() && p-a.memory.Ptr() < cuda.Ptr(a.bytes)
 }
 
 // Close ends allocation, after all groups that use the arena were closed. The memory and the
@@ -138,5 +136,5 @@ func (a *Arena) endUnused() error {
 	if !a.closed || len(a.used) > 0 {
 		return nil
 	}
-	return errors.Join(in(a.ctx, a.memory.Free), a.ctx.Release())
+	return errors.Join(cuda.WithContext(a.ctx, a.memory.Free), a.ctx.Release())
 }

@@ -1,4 +1,4 @@
-package group
+package share
 
 import (
 	"encoding/binary"
@@ -19,15 +19,15 @@ func newChannel() (own, theirs int, err error) {
 	return pair[0], pair[1], nil
 }
 
-// pass sends a descriptor, with a number, for one of the peers.
-func pass(channel int, number uint64, descriptor int) error {
+// Pass sends a descriptor, with a number, for one of the peers.
+func Pass(channel int, number uint64, descriptor int) error {
 	err := syscall.Sendmsg(channel, binary.LittleEndian.AppendUint64(nil, number), syscall.UnixRights(descriptor), nil,
 		syscall.MSG_NOSIGNAL)
 	return os.NewSyscallError("sendmsg", err)
 }
 
-// passed returns the descriptor that a peer has sent with a number.
-func passed(channel int, number uint64) (int, error) {
+// Passed returns the descriptor that a peer has sent with a number.
+func Passed(channel int, number uint64) (int, error) {
 	text, rights := make([]byte, 9), make([]byte, syscall.CmsgSpace(2*4))
 	n, m, _, _, err := syscall.Recvmsg(channel, text, rights, syscall.MSG_CMSG_CLOEXEC)
 	if err != nil {
