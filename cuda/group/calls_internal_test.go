@@ -42,9 +42,9 @@ func TestCallsOfAGibibyte(t *testing.T) {
 		require.NoError(t, err)
 		w := newTape(t, p, 0, plain).w
 		device := &counted{still: still{host: make([]byte, w.layout.Bytes())}}
-		w.stream, w.ahead, w.offers, w.page, w.g.callers.at = device, device, device, device, device
-		w.room.Slot, w.room.Piece = share.SlotOn(cuda.Info{Bytes: 80 << 30}, staging, true), share.SlotOf(staging)
-		low, err := program.Lower(p, &w.room)
+		w.Stream, w.ahead, w.offers, w.page, w.g.callers.at = device, device, device, device, device
+		w.Room.Slot, w.Room.Piece = share.SlotOn(cuda.Info{Bytes: 80 << 30}, staging, true), share.SlotOf(staging)
+		low, err := program.Lower(p, &w.Room)
 		require.NoError(t, err)
 		enqueue := func(bytes int) (pieces, calls, words int) {
 			block := []exec.Block{{Ptr: liftPointer(blockBase(0, 0)), Count: bytes / 4}}

@@ -245,7 +245,7 @@ func (w *windows) askStreams() {
 		return
 	}
 	defer w.g.ctx.Leave()
-	done, err := w.stream.Done()
+	done, err := w.Stream.Done()
 	if done {
 		done, err = w.ahead.Done()
 	}

@@ -11,8 +11,8 @@ const OfferedOfTwo = (2*page.WordsOfPeer + 4) * page.WordBytes
 // Lie has the rank tell places that are so many bytes behind those where its tensors are.
 func (g *Group) Lie(by int) {
 	w := g.windows()
-	w.arena.base -= cuda.Ptr(by)
-	w.arena.bytes += by
+	w.Arena.Base -= cuda.Ptr(by)
+	w.Arena.Bytes += by
 }
 
 // Skip makes a group go on as after so many operations over windows. All ranks do so before their

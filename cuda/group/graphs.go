@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -41,7 +42,7 @@ import (
 type graphs struct {
 	passive
 	*shared
-	emitter
+	emit.Emitter
 	memory    [][]cuda.Ptr // by rank: where its regions are, each share.RegionsOfChunk of them
 	id        uint64       // of the capture that the stream is or was in
 	mine      int          // the region of this rank in it; -1 for none
@@ -96,19 +97,19 @@ func openGraphs(w *windows) (*graphs, error) {
 	n := len(w.pages)
 	c := &graphs{shared: w.shared, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
 		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n)}
-	c.room, c.functions, c.processors, c.gathers = w.room, w.functions, w.processors, true
-	c.room.Slot = share.GraphSlot(w.room.Slot)
-	c.places = make([]cuda.Ptr, n)
+	c.Room, c.Functions, c.Processors, c.Gathers = w.Room, w.Functions, w.Processors, true
+	c.Room.Slot = share.GraphSlot(w.Room.Slot)
+	c.Places = make([]cuda.Ptr, n)
 	c.add(min(c.layout.Graphs, share.RegionsOfChunk))
 	var err error
-	c.stream, err = c.g.ctx.NewStream(urgencyToDevice)
+	c.Stream, err = c.g.ctx.NewStream(urgencyToDevice)
 	return c, err
 }
 
 // locate finds the regions, once the windows of all ranks are known.
 func (c *graphs) locate(w *windows) {
-	for rank, at := range w.places {
-		c.memory[rank] = []cuda.Ptr{at + cuda.Ptr(c.windowRoom().GraphsAt(w.room.Slot))}
+	for rank, at := range w.Places {
+		c.memory[rank] = []cuda.Ptr{at + cuda.Ptr(c.windowRoom().GraphsAt(w.Room.Slot))}
 	}
 }
 
@@ -122,7 +123,7 @@ func (c *graphs) enqueue(o *Op, on cuda.Stream) error {
 	if err := g.callers.at.Record(on); err != nil {
 		return err
 	}
-	if err := c.stream.Wait(g.callers.at); err != nil {
+	if err := c.Stream.Wait(g.callers.at); err != nil {
 		return err
 	}
 	c.using.Lock()
@@ -132,12 +133,12 @@ func (c *graphs) enqueue(o *Op, on cuda.Stream) error {
 	if c.turn == 0 {
 		tick := kernel.Tick()
 		at := c.pages[g.rank].Device + cuda.Ptr(c.layout.Ticks(c.mine))
-		if err := c.launch(tick, at, 1, 1, nil); err != nil {
+		if err := c.Launch(tick, at, 1, 1, nil); err != nil {
 			return err
 		}
 	}
 	for piece := range o.cut.pieces {
-		if err := c.compile(&o.call, o.low, piece); err != nil {
+		if err := c.Compile(&o.call, o.low, piece); err != nil {
 			return err
 		}
 		if err := c.part(piece); err != nil {
@@ -145,10 +146,10 @@ func (c *graphs) enqueue(o *Op, on cuda.Stream) error {
 		}
 		c.turn++
 	}
-	if err := c.flush(); err != nil {
+	if err := c.Flush(); err != nil {
 		return err
 	}
-	if err := o.end.Record(c.stream); err != nil {
+	if err := o.end.Record(c.Stream); err != nil {
 		return err
 	}
 	o.finish(nil)
@@ -170,7 +171,7 @@ func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
 	if low.MostTold > page.MostTold {
 		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
 	}
-	other, err := c.stream.Capture()
+	other, err := c.Stream.Capture()
 	if err != nil {
 		return 0, err
 	}
@@ -184,9 +185,9 @@ func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
 		err = c.take(on)
 	}
 	if err == nil {
-		err = c.compile(&o.call, low, 0)
+		err = c.Compile(&o.call, low, 0)
 	}
-	return c.agree(&o.call, c.program.Last+1, err)
+	return c.agree(&o.call, c.Program.Last+1, err)
 }
 
 // unused takes a region that no graph uses, and returns -1 if there is none.
@@ -274,7 +275,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 			if err := c.reach(peer, region-1); err != nil {
 				return 0, c.g.fail(err)
 			}
-			c.theirs[peer], c.places[peer] = region-1, c.regionAt(peer, region-1)
+			c.theirs[peer], c.Places[peer] = region-1, c.regionAt(peer, region-1)
 		}
 		pieces = max(pieces, int(min(atomic.LoadUint64(page.Word(theirs, at+agreedPieces)), page.MostPieces)))
 	}
@@ -285,7 +286,7 @@ func (c *graphs) agree(call *exec.Call, pieces int, refusal error) (int, error) 
 		return 0, fault.Peer(fault.NotSupported, lacks, "rank %d has no window left for a CUDA graph: there are %d graphs "+
 			"already; a larger GOCCL_CUDA_GRAPHS would help, or to destroy graphs that are not needed", lacks, most)
 	}
-	c.scratch = c.places[c.g.rank] + cuda.Ptr(plan.WindowSlots*c.room.Slot)
+	c.Scratch = c.Places[c.g.rank] + cuda.Ptr(plan.WindowSlots*c.Room.Slot)
 	return pieces, nil
 }
 
@@ -314,74 +315,74 @@ func (c *graphs) await(peer, at int, begin time.Time, timeout time.Duration) err
 
 // part makes a piece of a call part of the graph.
 func (c *graphs) part(piece int) error {
-	c.slot = c.turn % plan.WindowSlots
+	c.Slot = c.turn % plan.WindowSlots
 	clear(c.seen)
 	clear(c.signalled)
-	c.entered, c.nth = !c.signals(), 0
-	if err := emitLane(c.program.Lanes[0], c); err != nil {
+	c.entered, c.nth = !c.Signals(), 0
+	if err := emit.Lane(c.Program.Lanes[0], c); err != nil {
 		return err
 	}
-	for peer, counts := range c.program.Low.Heard {
+	for peer, counts := range c.Program.Low.Heard {
 		c.hear(peer, len(counts))
 	}
 	c.awaitFlags()
-	for peer, counts := range c.program.Low.Heard {
+	for peer, counts := range c.Program.Low.Heard {
 		if len(counts) > 0 {
-			c.set(peer, c.layout.Gone(c.room.Rank, c.theirs[peer], c.slot))
+			c.set(peer, c.layout.Gone(c.Room.Rank, c.theirs[peer], c.Slot))
 		}
 	}
 	return nil
 }
 
-// enter has the stream wait until all peers have left the slot, once in a piece.
-func (c *graphs) enter() {
+// Enter has the stream wait until all peers have left the slot, once in a piece.
+func (c *graphs) Enter() {
 	if !c.entered {
 		c.entered = true
 		for _, peer := range c.peers {
-			c.next = append(c.next, flag{peer, c.layout.Gone(peer, c.mine, c.slot)})
+			c.next = append(c.next, flag{peer, c.layout.Gone(peer, c.mine, c.Slot)})
 		}
 	}
 	c.awaitFlags()
 }
 
-func (c *graphs) signal(int) error {
-	c.enter()
-	for _, peer := range c.program.Low.Told[c.nth] {
-		c.set(peer, c.layout.Signal(c.room.Rank, c.mine, c.slot)+8*c.signalled[peer])
+func (c *graphs) Signal(int) error {
+	c.Enter()
+	for _, peer := range c.Program.Low.Told[c.nth] {
+		c.set(peer, c.layout.Signal(c.Room.Rank, c.mine, c.Slot)+8*c.signalled[peer])
 		c.signalled[peer]++
 	}
 	c.nth++
 	return nil
 }
 
-func (c *graphs) wait(peer, nth int) {
-	n, _ := slices.BinarySearch(c.program.Low.Heard[peer], nth)
+func (c *graphs) Wait(peer, nth int) {
+	n, _ := slices.BinarySearch(c.Program.Low.Heard[peer], nth)
 	c.hear(peer, n+1)
 }
 
 // hear has the stream wait for the first signals of a peer in a piece, as far as it has not yet.
 func (c *graphs) hear(peer, signals int) {
 	for ; c.seen[peer] < signals; c.seen[peer]++ {
-		at := c.layout.Signal(peer, c.theirs[peer], c.slot) + 8*c.seen[peer]
+		at := c.layout.Signal(peer, c.theirs[peer], c.Slot) + 8*c.seen[peer]
 		c.next = append(c.next, flag{peer, at})
 	}
 }
 
-func (c *graphs) leave() { c.awaitFlags() }
+func (c *graphs) Leave() { c.awaitFlags() }
 
-func (c *graphs) copies(lane []program.Instruction) (int, error) {
+func (c *graphs) Copies(lane []program.Instruction) (int, error) {
 	c.awaitFlags()
-	return c.emitter.copies(lane)
+	return c.Emitter.Copies(lane)
 }
 
-func (c *graphs) reduce(b *program.Instruction) error {
+func (c *graphs) Reduce(b *program.Instruction) error {
 	c.awaitFlags()
-	return c.emitter.reduce(b)
+	return c.Emitter.Reduce(b)
 }
 
 // set has the stream set a flag in the page of a peer.
 func (c *graphs) set(peer, at int) {
-	c.words = append(c.words, cuda.WordOp{At: c.pages[peer].Device + cuda.Ptr(at), Value: 1})
+	c.Words = append(c.Words, cuda.WordOp{At: c.pages[peer].Device + cuda.Ptr(at), Value: 1})
 }
 
 // awaitFlags has the stream wait for the flags that have come together, and set them back.
@@ -395,15 +396,15 @@ func (c *graphs) awaitFlags() {
 	last.waits = append(last.waits, slices.Clone(c.next))
 	position := page.At(uint64(len(calls)), 0, 0) + uint64(len(last.waits))
 	c.using.Unlock()
-	own := c.pages[c.room.Rank].Device
+	own := c.pages[c.Room.Rank].Device
 	waits := own + cuda.Ptr(c.layout.Ticks(c.mine)+8)
-	c.words = append(c.words, cuda.WordOp{At: waits, Value: position})
+	c.Words = append(c.Words, cuda.WordOp{At: waits, Value: position})
 	for _, f := range c.next {
-		c.words = append(c.words, cuda.WordOp{At: own + cuda.Ptr(f.at), Value: 1, Wait: true})
+		c.Words = append(c.Words, cuda.WordOp{At: own + cuda.Ptr(f.at), Value: 1, Wait: true})
 	}
-	c.words = append(c.words, cuda.WordOp{At: waits}) // before a flag is 0 again: see stopped
+	c.Words = append(c.Words, cuda.WordOp{At: waits}) // before a flag is 0 again: see stopped
 	for _, f := range c.next {
-		c.words = append(c.words, cuda.WordOp{At: own + cuda.Ptr(f.at)})
+		c.Words = append(c.Words, cuda.WordOp{At: own + cuda.Ptr(f.at)})
 	}
 	c.next = c.next[:0]
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/cuda"
 )
 
 // flight is a piece that has been posted and has not ended.
@@ -193,6 +192,3 @@ func (f *flight) over() {
 		end()
 	}
 }
-
-// pointer returns the address of a block in the device's view.
-func pointer(b exec.Block) cuda.Ptr { return cuda.Ptr(uintptr(b.Ptr)) }

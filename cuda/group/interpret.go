@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/group/share"
@@ -29,18 +30,18 @@ import (
 // waits for the block of the same number at its peers, which has the same part of every chunk. Only
 // before it writes a slot again, whose last call may have had other parts, it waits for all blocks.
 type interpreter struct {
-	w        *windows
-	emitter  // its places are the slots, and its stream is steps
-	steps    steps
-	fits     map[*program.Lowered]bool
-	folds    map[*program.Lowered]bool // see foldsOnce
-	first    uint64                    // operation that is being enqueued,
-	blocks   int                       // and its blocks
-	turn     int                       // calls so far, but for those in packets
-	put      uint64                    // calls in packets so far
-	packets  []cuda.Ptr                // by rank: where they are
-	operands [kernel.MostRanks]uint64  // of a call in packets
-	used     [plan.WindowSlots]usedSlot
+	w            *windows
+	emit.Emitter // its places are the slots, and its stream is steps
+	steps        steps
+	fits         map[*program.Lowered]bool
+	folds        map[*program.Lowered]bool // see foldsOnce
+	first        uint64                    // operation that is being enqueued,
+	blocks       int                       // and its blocks
+	turn         int                       // calls so far, but for those in packets
+	put          uint64                    // calls in packets so far
+	packets      []cuda.Ptr                // by rank: where they are
+	operands     [kernel.MostRanks]uint64  // of a call in packets
+	used         [plan.WindowSlots]usedSlot
 }
 
 // usedSlot says where the peers are when they have left a slot.
@@ -59,32 +60,32 @@ func (o *setup) clearFlags() error {
 	ended()
 	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(w.windowRoom().RunsAt(o.slotOf(route.OnDevice)))
 	for done, all := 0, share.RunsBytes(w.g.size); done < all; done += len(host) {
-		if err := w.stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
+		if err := w.Stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err
 		}
 	}
-	return w.stream.Synchronize()
+	return w.Stream.Synchronize()
 }
 
 func newInterpreter(w *windows) *interpreter {
-	ranks := len(w.places)
+	ranks := len(w.Places)
 	n := &interpreter{w: w, packets: make([]cuda.Ptr, ranks),
 		fits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
-		emitter: emitter{room: w.room, processors: 1, functions: map[*kernel.Function]cuda.Function{},
-			places: make([]cuda.Ptr, ranks)}}
-	n.room.Slot, n.room.Piece = share.RunSlot, 0
+		Emitter: emit.Emitter{Room: w.Room, Processors: 1, Functions: map[*kernel.Function]cuda.Function{},
+			Places: make([]cuda.Ptr, ranks)}}
+	n.Room.Slot, n.Room.Piece = share.RunSlot, 0
 	n.steps.table.Rank = uint32(w.g.rank)
 	n.steps.table.Released = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Released())
 	n.steps.table.Awaited = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Awaited(0))
-	for rank, at := range w.places {
-		flags := at + cuda.Ptr(w.windowRoom().RunsAt(w.room.Slot))
-		n.steps.table.Flags[rank], n.places[rank] = uint64(flags), flags+page.Align
-		n.packets[rank] = n.places[rank] + plan.WindowSlots*share.RunSlot
+	for rank, at := range w.Places {
+		flags := at + cuda.Ptr(w.windowRoom().RunsAt(w.Room.Slot))
+		n.steps.table.Flags[rank], n.Places[rank] = uint64(flags), flags+page.Align
+		n.packets[rank] = n.Places[rank] + plan.WindowSlots*share.RunSlot
 	}
 	for _, f := range kernel.Functions() {
-		n.functions[f] = stepOf(f)
+		n.Functions[f] = stepOf(f)
 	}
-	n.stream = &n.steps
+	n.Stream = &n.steps
 	return n
 }
 
@@ -133,17 +134,17 @@ func (n *interpreter) suits(o *Op) (bool, error) {
 	if !n.fits[o.low] || !call.Coll.LengthsKnown() || call.Bytes() > tune.MostInterpreted {
 		return false, nil
 	}
-	if err := n.compile(call, o.low, 0); err != nil {
+	if err := n.Compile(call, o.low, 0); err != nil {
 		return false, err
 	}
-	return n.program.Last == 0, nil
+	return n.Program.Last == 0, nil
 }
 
 // enqueue enqueues the kernel of a call, which suits has compiled.
 func (n *interpreter) enqueue(o *Op) error {
 	w := n.w
 	o.cut.pieces = 1
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	run, blocks := kernel.RunCopies(), blocksOf(&o.call)
@@ -156,9 +157,9 @@ func (n *interpreter) enqueue(o *Op) error {
 		return err
 	}
 	if n.steps.full {
-		return fault.New(fault.Internal, "plan %s has more steps than it seemed to have", n.program.Low.Name)
+		return fault.New(fault.Internal, "plan %s has more steps than it seemed to have", n.Program.Low.Name)
 	}
-	err := w.stream.Launch(w.functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
+	err := w.Stream.Launch(w.Functions[run.Function], blocks, kernel.BlockSize, n.steps.table.Bytes())
 	if err != nil {
 		return err
 	}
@@ -176,18 +177,18 @@ const mostRunBlocks = tune.MostInterpreted >> 14
 // tableOf makes the table of a call.
 func (n *interpreter) tableOf(o *Op, blocks int) error {
 	n.steps.table.Count, n.steps.full = 0, false
-	n.first, n.blocks, n.slot = o.first, blocks, n.turn%plan.WindowSlots
+	n.first, n.blocks, n.Slot = o.first, blocks, n.turn%plan.WindowSlots
 	n.turn++
-	return emitLane(n.program.Lanes[0], n)
+	return emit.Lane(n.Program.Lanes[0], n)
 }
 
-// enter has the kernel wait until all peers have left the slot. One that has come to a later call
+// Enter has the kernel wait until all peers have left the slot. One that has come to a later call
 // has left it: its kernels come one after the other.
-func (n *interpreter) enter() {
-	if !n.signals() {
+func (n *interpreter) Enter() {
+	if !n.Signals() {
 		return
 	}
-	slot := &n.used[n.slot]
+	slot := &n.used[n.Slot]
 	for _, peer := range n.w.peers {
 		if page.Before(n.w.seenAt[peer], slot.left) {
 			n.await(peer, slot.left, slot.blocks)
@@ -196,23 +197,23 @@ func (n *interpreter) enter() {
 	}
 }
 
-func (n *interpreter) signal(nth int) error {
+func (n *interpreter) Signal(nth int) error {
 	if nth >= page.MostSignals {
-		return n.errSignals()
+		return n.ErrSignals()
 	}
 	n.tell(page.At(n.first, 0, nth))
 	return nil
 }
 
-func (n *interpreter) wait(peer, nth int) {
+func (n *interpreter) Wait(peer, nth int) {
 	n.w.seenAt[peer] = page.At(n.first, 0, 0)
 	n.await(peer, page.At(n.first, 0, nth), 0)
 }
 
-func (n *interpreter) leave() {
+func (n *interpreter) Leave() {
 	left := page.At(n.first, 1, 0)
-	if n.signals() {
-		n.used[n.slot] = usedSlot{left, n.blocks}
+	if n.Signals() {
+		n.used[n.Slot] = usedSlot{left, n.blocks}
 	}
 	n.tell(left)
 }

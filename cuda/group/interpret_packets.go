@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
 )
@@ -30,7 +31,7 @@ const wholeSets = 1 << 20
 
 // packetsAt returns where the packets are that one rank puts into the memory of another.
 func (n *interpreter) packetsAt(owner, writer, set int) cuda.Ptr {
-	ranks := len(n.places)
+	ranks := len(n.Places)
 	return n.packets[owner] + cuda.Ptr((set*ranks+writer)*share.PacketRoom*kernel.PacketBytes)
 }
 
@@ -50,10 +51,10 @@ func (n *interpreter) inPackets(call *exec.Call) bool {
 			longest, shortest = max(longest, n), min(shortest, n)
 		}
 	}
-	name := n.program.Low.Name
+	name := n.Program.Low.Name
 	premultiplied := call.Coll.Reduces() && call.Op == dtype.PremulSum
-	return shortest > 0 && longest <= tune.MostInPackets && !premultiplied && len(n.w.peers) == len(n.places)-1 &&
-		(call.Coll == dtype.AllReduce && n.folds[n.program.Low] || call.Coll == dtype.AllGather && name == "window")
+	return shortest > 0 && longest <= tune.MostInPackets && !premultiplied && len(n.w.peers) == len(n.Places)-1 &&
+		(call.Coll == dtype.AllReduce && n.folds[n.Program.Low] || call.Coll == dtype.AllGather && name == "window")
 }
 
 // foldsOnce reports whether each rank reduces the blocks of all ranks by one step, in the order of
@@ -106,19 +107,19 @@ func (n *interpreter) packetTable(o *Op) {
 	ownBytes := own.Count * call.Type.Size()
 	for _, peer := range n.w.peers {
 		to := n.packetsAt(peer, rank, set)
-		n.steps.keep(n.steps.table.Put(uint64(to), uint64(pointer(own)), ownBytes, flag, whole))
+		n.steps.keep(n.steps.table.Put(uint64(to), uint64(emit.Pointer(own)), ownBytes, flag, whole))
 	}
-	if call.Coll == dtype.AllGather && pointer(call.Out[rank]) != pointer(own) {
-		n.steps.Copy(pointer(call.Out[rank]), pointer(own), ownBytes)
+	if call.Coll == dtype.AllGather && emit.Pointer(call.Out[rank]) != emit.Pointer(own) {
+		n.steps.Copy(emit.Pointer(call.Out[rank]), emit.Pointer(own), ownBytes)
 	}
 	from := n.operands[:0]
-	for peer := range n.places {
+	for peer := range n.Places {
 		into, bytes := n.takenAt(peer), ownBytes
 		if call.Coll == dtype.AllGather {
-			into, bytes = pointer(call.Out[peer]), call.Out[peer].Count*call.Type.Size()
+			into, bytes = emit.Pointer(call.Out[peer]), call.Out[peer].Count*call.Type.Size()
 		}
 		if peer == rank {
-			from = append(from, uint64(pointer(own)))
+			from = append(from, uint64(emit.Pointer(own)))
 			continue
 		}
 		from = append(from, uint64(into))
@@ -128,11 +129,11 @@ func (n *interpreter) packetTable(o *Op) {
 		return
 	}
 	kind := kernel.Reduces
-	if n.program.Post != 1 {
+	if n.Program.Post != 1 {
 		kind = kernel.Scales
 	}
 	sum, _ := kernel.Reduce(call.Type, call.Op)
-	n.steps.add(kind, sum.Arguments(uint64(pointer(call.Out[0])), own.Count, n.program.Post, from...).Step)
+	n.steps.add(kind, sum.Arguments(uint64(emit.Pointer(call.Out[0])), own.Count, n.Program.Post, from...).Step)
 }
 
 // packetFlag returns the flag of a call, which is not 0.

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/ccl/verify"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/cuda/kernel"
@@ -73,7 +74,7 @@ func TestPacketFlags(t *testing.T) {
 	require.NoError(t, err)
 	s := taped(t, p, 0)
 	n := newInterpreter(s.w)
-	low, err := program.Lower(p, &n.room)
+	low, err := program.Lower(p, &n.Room)
 	require.NoError(t, err)
 	n.learn(p, low)
 	o := &Op{call: s.call, first: 3, low: low}
@@ -182,8 +183,8 @@ type tape struct {
 	cuda.Stream
 	t       *testing.T
 	w       *windows
-	graphs  *graphs  // or nil
-	e       *emitter // of either
+	graphs  *graphs       // or nil
+	e       *emit.Emitter // of either
 	plan    *plan.Plan
 	split   int
 	events  []*event
@@ -219,18 +220,18 @@ func tapedIn(m mode) taker {
 func tapedLending(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	s := newTape(t, p, rank, m)
 	w := s.w
-	low, err := program.Lower(p, &w.room)
+	low, err := program.Lower(p, &w.Room)
 	require.NoError(t, err)
 	require.True(t, low.Words)
 	require.Equal(t, m >= borrowed, low.Exposes)
 	o := &Op{call: s.call, first: 3}
-	require.NoError(t, w.compile(&o.call, low, 0))
-	w.lendPiece()
+	require.NoError(t, w.Compile(&o.call, low, 0))
+	w.LendPiece()
 	require.NoError(t, w.enqueuePiece(o, 0, 0))
 	if m == lends {
 		w.drain(page.At(4, 0, 0))
 	}
-	require.NoError(t, w.flush())
+	require.NoError(t, w.Flush())
 	if m >= borrowed {
 		for _, e := range s.events {
 			require.True(t, e.step == nil || e.step.Dst.Buf != plan.Win || s.placed[e.step.Dst.At], "%v", e.step)
@@ -244,25 +245,25 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	g := &Group{rank: rank, size: n}
 	w := &windows{shared: &shared{g: g, layout: page.Layout{Ranks: n}, pages: make([]page.Page, n)},
 		seenAt: make([]uint64, n),
-		emitter: emitter{places: make([]cuda.Ptr, n), scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
-			functions: map[*kernel.Function]cuda.Function{}, processors: 10, gathers: true}}
-	w.room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
+		Emitter: emit.Emitter{Places: make([]cuda.Ptr, n), Scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
+			Functions: map[*kernel.Function]cuda.Function{}, Processors: 10, Gathers: true}}
+	w.Room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}
 	for r := range n {
-		w.places[r], w.pages[r].Device = windowBase(r), pageBase(r)
+		w.Places[r], w.pages[r].Device = windowBase(r), pageBase(r)
 		if r != rank {
 			w.peers = append(w.peers, r)
 		}
 	}
 	if m >= borrowed {
-		w.room.Exposes = true
-		w.lending = lending{arena: lent{blockBase(0, 0), liftArenaBytes}, lends: m == lends}
+		w.Room.Exposes = true
+		w.Lending = emit.Lending{Arena: emit.Lent{Base: blockBase(0, 0), Bytes: liftArenaBytes}, Lends: m == lends}
 		for r := range n {
-			w.arenas = append(w.arenas, lent{arenaBase(r), liftArenaBytes})
-			w.records = append(w.records, pageBase(r)+cuda.Ptr(w.layout.Place(0, 0)))
+			w.Arenas = append(w.Arenas, emit.Lent{Base: arenaBase(r), Bytes: liftArenaBytes})
+			w.Records = append(w.Records, pageBase(r)+cuda.Ptr(w.layout.Place(0, 0)))
 		}
-		for chunk := range w.told[1] { // so that each place has to be told anew
-			w.told[1][chunk] = true
+		for chunk := range w.Told[1] { // so that each place has to be told anew
+			w.Told[1][chunk] = true
 		}
 	}
 	count := 7*p.Split + 1
@@ -273,9 +274,9 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	for i := range call.Coll.OutBlocks(n, rank, call.Root) {
 		call.Out = append(call.Out, exec.Block{Ptr: liftPointer(blockBase(1, i)), Count: count})
 	}
-	s := &tape{t: t, w: w, e: &w.emitter, plan: p, split: p.Split, call: *call, mode: m,
+	s := &tape{t: t, w: w, e: &w.Emitter, plan: p, split: p.Split, call: *call, mode: m,
 		placed: map[int]bool{}}
-	w.stream = s
+	w.Stream = s
 	w.freeAt = [plan.WindowSlots]uint64{page.At(2, 1, 0), page.At(1, 1, 0)}
 	return s
 }
@@ -304,7 +305,7 @@ func (s *tape) ref(p cuda.Ptr) (ref plan.Ref, rank int) {
 			}
 		}
 	case p>>43 == 1:
-		for i, c := range s.e.program.Chunks[plan.Tmp] {
+		for i, c := range s.e.Program.Chunks[plan.Tmp] {
 			if c.Off == off {
 				return plan.Ref{Buf: plan.Tmp, At: i, N: 1}, s.w.g.rank
 			}
@@ -312,7 +313,7 @@ func (s *tape) ref(p cuda.Ptr) (ref plan.Ref, rank int) {
 	case p == windowBase(s.w.g.rank)+plan.WindowSlots*liftSlot:
 		return plan.Ref{Buf: plan.Tmp, N: 1}, s.w.g.rank
 	case p>>40 == 1:
-		cell := s.e.program.Cell
+		cell := s.e.Program.Cell
 		require.Equal(s.t, 1, off/liftSlot, "operation 3 has the second slot")
 		require.Zero(s.t, off%liftSlot%cell)
 		return plan.Ref{Buf: plan.Win, At: off % liftSlot / cell, N: 1}, index
@@ -388,22 +389,22 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := taped(t, p, rank)
 	w, n := s.w, p.Spec.Ranks
 	w.layout.Graphs = 3
-	c := &graphs{shared: w.shared, emitter: emitter{stream: s, room: w.room, places: w.places, scratch: w.scratch,
-		functions: w.functions, processors: w.processors, gathers: true},
+	c := &graphs{shared: w.shared, Emitter: emit.Emitter{Stream: s, Room: w.Room, Places: w.Places, Scratch: w.Scratch,
+		Functions: w.Functions, Processors: w.Processors, Gathers: true},
 		mine: rank % 3, turn: 1, theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
 		regions: make([]region, 3)}
 	for peer := range c.theirs {
 		c.theirs[peer] = peer % 3
 	}
 	c.regions[c.mine].captured = make([]captured, 1)
-	s.graphs, s.e, s.events, s.scratch = c, &c.emitter, nil, nil
-	low, err := program.Lower(p, &c.room)
+	s.graphs, s.e, s.events, s.scratch = c, &c.Emitter, nil, nil
+	low, err := program.Lower(p, &c.Room)
 	require.NoError(t, err)
 	require.LessOrEqual(t, low.MostTold, page.MostTold)
 	o := &Op{call: s.call}
-	require.NoError(t, c.compile(&o.call, low, 0))
+	require.NoError(t, c.Compile(&o.call, low, 0))
 	require.NoError(t, c.part(0))
-	require.NoError(t, c.flush())
+	require.NoError(t, c.Flush())
 	return s
 }
 
@@ -413,11 +414,11 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := taped(t, p, rank)
 	w := s.w
 	n := newInterpreter(w)
-	copy(n.places, w.places) // where ref finds chunks
+	copy(n.Places, w.Places) // where ref finds chunks
 	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{page.At(2, 1, 0), 1}, {page.At(1, 1, 0), 2}}
 	clear(w.seenAt)
-	s.e, s.events, s.scratch = &n.emitter, nil, nil
-	low, err := program.Lower(p, &n.room)
+	s.e, s.events, s.scratch = &n.Emitter, nil, nil
+	low, err := program.Lower(p, &n.Room)
 	require.NoError(t, err)
 	n.learn(p, low)
 	o := &Op{call: s.call, first: 3, low: low}
@@ -450,8 +451,8 @@ func tapedPackets(t *testing.T, p *plan.Plan, rank int) *tape {
 		n.packets[r] = packetBase(r)
 	}
 	n.put = 1
-	s.e, s.events, s.scratch = &n.emitter, nil, nil
-	low, err := program.Lower(p, &n.room)
+	s.e, s.events, s.scratch = &n.Emitter, nil, nil
+	low, err := program.Lower(p, &n.Room)
 	require.NoError(t, err)
 	n.learn(p, low)
 	o := &Op{call: s.call, first: 3, low: low}
@@ -484,7 +485,7 @@ func (s *tape) packets(n *interpreter, a *kernel.Step) {
 			return s.ref(cuda.Ptr(p))
 		}
 		owner = int(p >> 24 & 0xffff)
-		for writer := range n.places {
+		for writer := range n.Places {
 			switch {
 			case cuda.Ptr(p) == n.packetsAt(owner, writer, 1):
 				return plan.Ref{Buf: plan.Win, At: writer, N: 1}, owner

@@ -215,7 +215,7 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 		}
 		s.ropes = append(s.ropes, to)
 	}
-	low, err := program.Lower(streams, &w.room)
+	low, err := program.Lower(streams, &w.Room)
 	require.NoError(t, err)
 	require.True(t, low.Words)
 	r.learn(streams, low)
@@ -223,7 +223,7 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 	o := &Op{g: g, call: s.call, first: 3, low: low}
 	o.holders.Store(1)
 	require.NoError(t, r.pieces(o, low))
-	require.NoError(t, w.flush())
+	require.NoError(t, w.Flush())
 	require.Equal(t, 1, o.cut.pieces)
 	return s
 }

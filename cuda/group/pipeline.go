@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 )
 
 // pipeline is the way of calls through the memory of the host, one after the other: streams, slots
@@ -272,7 +273,7 @@ func (p *pipeline) copy(o *Op, piece int, s *slot, b exec.Block, area int, toHos
 		if n == 0 {
 			continue
 		}
-		block := pointer(b) + cuda.Ptr(at*size)
+		block := emit.Pointer(b) + cuda.Ptr(at*size)
 		f, t := block, staged
 		if !toHost {
 			f, t = staged, block

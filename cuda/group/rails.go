@@ -88,7 +88,7 @@ func newRails(w *windows) (r *rails, err error) {
 			}
 		}
 	}
-	r.memory, err = w.g.ctx.Alloc(len(r.turns) * w.room.Slot)
+	r.memory, err = w.g.ctx.Alloc(len(r.turns) * w.Room.Slot)
 	return r, err
 }
 
@@ -247,8 +247,8 @@ func (r *rails) pieces(o *Op, low *program.Lowered) error {
 
 // switchTo makes the piece of a turn that which the emitter is at, or ends that.
 func (r *rails) switchTo(t *turn) {
-	r.w.program, t.program = t.program, r.w.program
-	r.w.tmp = r.memory.Ptr() + cuda.Ptr(t.piece%2*r.w.room.Slot)
+	r.w.Program, t.program = t.program, r.w.Program
+	r.w.Tmp = r.memory.Ptr() + cuda.Ptr(t.piece%2*r.w.Room.Slot)
 }
 
 // start enqueues what a piece does before it waits for messages.
@@ -258,10 +258,10 @@ func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
 	r.switchTo(t)
 	defer r.switchTo(t)
 	w := r.w
-	if err := w.compile(&o.call, low, piece); err != nil {
+	if err := w.Compile(&o.call, low, piece); err != nil {
 		return err
 	}
-	o.cut.pieces = w.program.Last + 1
+	o.cut.pieces = w.Program.Last + 1
 	t.next = program.Resized(t.next, len(of.lines))
 	clear(t.next)
 	marked := false
@@ -283,7 +283,7 @@ func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
 			return err
 		}
 	}
-	for lane := w.program.Lanes[0]; t.next[0] < len(lane) && len(lane[t.next[0]].Gates) == 0; {
+	for lane := w.Program.Lanes[0]; t.next[0] < len(lane) && len(lane[t.next[0]].Gates) == 0; {
 		if err := r.step(o, of, t); err != nil {
 			return err
 		}
@@ -297,24 +297,24 @@ func (l *line) waits(piece int) bool { return !l.anchored && piece == 0 || piece
 
 // after has the stream of the windows wait for an event.
 func (w *windows) after(e cuda.Event) error {
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	return w.stream.Wait(e)
+	return w.Stream.Wait(e)
 }
 
 // mark records an event in the stream of the windows.
 func (w *windows) mark(e cuda.Event) error {
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	return e.Record(w.stream)
+	return e.Record(w.Stream)
 }
 
 // step enqueues the next instruction of lane 0, behind the messages that it comes after.
 func (r *rails) step(o *Op, of *order, t *turn) error {
 	w := r.w
-	lane, i := w.program.Lanes[0], t.next[0]
+	lane, i := w.Program.Lanes[0], t.next[0]
 	b := &lane[i]
 	for _, g := range b.Gates {
 		if err := r.sendUpTo(o, of, t, g.Lane, g.Step); err != nil {
@@ -338,7 +338,7 @@ func (r *rails) step(o *Op, of *order, t *turn) error {
 // have moved, which do not touch them; the call ends behind those.
 func (r *rails) resume(o *Op, of *order, t *turn) error {
 	w := r.w
-	for t.next[0] < len(w.program.Lanes[0]) {
+	for t.next[0] < len(w.Program.Lanes[0]) {
 		if err := r.step(o, of, t); err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func (r *rails) resume(o *Op, of *order, t *turn) error {
 			return err
 		}
 	}
-	for _, leave := range w.program.Lanes[len(of.lines):] {
+	for _, leave := range w.Program.Lanes[len(of.lines):] {
 		if err := w.part(o, t.piece, leave); err != nil {
 			return err
 		}
@@ -372,7 +372,7 @@ func (r *rails) resume(o *Op, of *order, t *turn) error {
 
 // passed reports whether all of a step has been enqueued.
 func (r *rails) passed(t *turn, lane, step int) bool {
-	instructions, next := r.w.program.Lanes[lane], t.next[lane]
+	instructions, next := r.w.Program.Lanes[lane], t.next[lane]
 	return next == len(instructions) || instructions[next].PC > step
 }
 
@@ -390,7 +390,7 @@ func (r *rails) send(o *Op, of *order, t *turn) error {
 
 // free reports whether the next message of a lane comes after nothing that has not been enqueued.
 func (r *rails) free(t *turn, l int) bool {
-	lane := r.w.program.Lanes[l]
+	lane := r.w.Program.Lanes[l]
 	if t.next[l] == len(lane) {
 		return false
 	}
@@ -406,7 +406,7 @@ func (r *rails) free(t *turn, l int) bool {
 // it can, and behind all sends that can go: streams may share a hardware queue.
 func (r *rails) sendUpTo(o *Op, of *order, t *turn, l, step int) error {
 	for !r.passed(t, l, step) {
-		for _, g := range r.w.program.Lanes[l][t.next[l]].Gates {
+		for _, g := range r.w.Program.Lanes[l][t.next[l]].Gates {
 			if g.Lane == 0 {
 				continue // it comes earlier in lane 0 than what waits for this message
 			}
@@ -429,7 +429,7 @@ func (r *rails) sendUpTo(o *Op, of *order, t *turn, l, step int) error {
 
 // message enqueues the next message of a lane.
 func (r *rails) message(o *Op, of *order, t *turn, l int) error {
-	line, b := &of.lines[l], &r.w.program.Lanes[l][t.next[l]]
+	line, b := &of.lines[l], &r.w.Program.Lanes[l][t.next[l]]
 	first := t.next[l] == 1
 	t.next[l]++
 	for _, g := range b.Gates {
@@ -458,7 +458,7 @@ func (r *rails) message(o *Op, of *order, t *turn, l int) error {
 		}
 	}
 	again := t.piece+2 < o.cut.pieces // the turn has another piece
-	if last := t.next[l] == len(r.w.program.Lanes[l]); !last || !line.open || again && !line.reads ||
+	if last := t.next[l] == len(r.w.Program.Lanes[l]); !last || !line.open || again && !line.reads ||
 		!again && t.piece+1 < o.cut.pieces {
 		return nil
 	}
@@ -483,7 +483,7 @@ func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
 	}
 	r.block[0] = exec.Block{}
 	if len(chunks) > 0 && chunks[0].Bytes > 0 {
-		at := r.w.address(&chunks[0].Operand)
+		at := r.w.Address(&chunks[0].Operand)
 		r.block[0] = exec.Block{Ptr: *(*unsafe.Pointer)(unsafe.Pointer(&at)), Count: chunks[0].Bytes}
 	}
 	if line.sends {
@@ -516,7 +516,7 @@ func (r *rails) join() {
 			if p == nil || !p.opened {
 				continue
 			}
-			if r.w.follow(r.w.stream, p.last()) != nil {
+			if r.w.follow(r.w.Stream, p.last()) != nil {
 				return
 			}
 		}

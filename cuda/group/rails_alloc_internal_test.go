@@ -21,7 +21,7 @@ func TestRailsDoNotAllocate(t *testing.T) {
 		s := tapedRails(t, onHosts(t, coll, "ring", topo.Spread(6, 3)), 1)
 		w, g, r := s.w, s.w.g, s.w.forms[0].(*rails)
 		device := &still{host: make([]byte, w.layout.Bytes())}
-		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, g.size), device
+		w.Stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, g.size), device
 		for rank := range w.pages {
 			w.pages[rank].Host = device.host // all have called the same
 		}
@@ -34,7 +34,7 @@ func TestRailsDoNotAllocate(t *testing.T) {
 				}
 			}
 		}
-		low, err := program.Lower(s.plan, &w.room)
+		low, err := program.Lower(s.plan, &w.Room)
 		require.NoError(t, err)
 		r.learn(s.plan, low)
 		call := &exec.Call{Coll: coll, Type: dtype.F32, Op: dtype.Avg}

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 	"github.com/goccl/goccl/cuda/group/route"
 	"github.com/goccl/goccl/cuda/group/share"
@@ -51,7 +52,7 @@ type setup struct {
 	opened     []bool                   // by rank: its page
 	passed     [][]int                  // by rank: its descriptors
 	places     [route.Kinds][]cuda.Ptr  // of the windows, by rank
-	arenas     []lent                   // by rank
+	arenas     []emit.Lent              // by rank
 
 	// What gives things back, last first: what belongs to all kinds comes last in these lists.
 	own, peers [route.Kinds + 1][]func() error
@@ -70,9 +71,9 @@ func setUp(g *Group) error {
 	s.compared, s.goneAt = make([]uint64, g.size), make([]atomic.Int64, g.size)
 	s.peers = on.Neighbours(g.rank)
 	w := &windows{shared: s, lows: map[choice]*program.Lowered{},
-		emitter: emitter{functions: map[*kernel.Function]cuda.Function{}},
+		Emitter: emit.Emitter{Functions: map[*kernel.Function]cuda.Function{}},
 		seenAt:  make([]uint64, g.size), released: make([][3]released, g.size)}
-	w.room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
+	w.Room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: share.SlotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	o := &setup{w: w, hosts: len(on.Hosts()), inProcess: make([]bool, g.size), opened: make([]bool, g.size),
 		passed: make([][]int, g.size)}
@@ -127,7 +128,7 @@ func (o *setup) agree() error {
 		if n.Arena > share.MostArena {
 			return fault.Peer(fault.Internal, rank, "says that it has %d bytes of registered memory", n.Arena)
 		}
-		o.arenas = append(o.arenas, lent{bytes: int(n.Arena)})
+		o.arenas = append(o.arenas, emit.Lent{Bytes: int(n.Arena)})
 	}
 	var tried [route.Kinds]bool
 	on := g.opts.Sharing.On
@@ -212,7 +213,7 @@ func (o *setup) lackAll(open []route.Kind, err error) {
 // exchange gives this rank's note to all, and returns theirs.
 func (o *setup) exchange() ([]route.Offer, error) {
 	g := o.w.g
-	own := route.Offer{Has: g.opts.Window != nil, Slot: uint64(o.w.room.Slot), Graphs: uint64(g.opts.Graphs),
+	own := route.Offer{Has: g.opts.Window != nil, Slot: uint64(o.w.Room.Slot), Graphs: uint64(g.opts.Graphs),
 		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
 		Word: o.word}
 	if own.Has {
@@ -305,9 +306,9 @@ func (o *setup) settle(chosen route.Kind) {
 	w.cleanups = slices.Concat(o.own[common], o.own[chosen])
 	w.owned = len(w.cleanups)
 	w.cleanups = slices.Concat(w.cleanups, o.peers[common], o.peers[chosen])
-	w.places = o.places[chosen]
-	w.room.Slot, w.room.Piece = o.slotOf(chosen), w.room.Slot
-	w.scratch = w.places[g.rank] + cuda.Ptr(plan.WindowSlots*w.room.Slot)
+	w.Places = o.places[chosen]
+	w.Room.Slot, w.Room.Piece = o.slotOf(chosen), w.Room.Slot
+	w.Scratch = w.Places[g.rank] + cuda.Ptr(plan.WindowSlots*w.Room.Slot)
 	w.kind = chosen
 	if chosen == route.OnDevice {
 		w.lend(o.arenas)

@@ -25,7 +25,7 @@ const (
 
 // probed returns how many bytes are read of each window. They are in its first slot.
 func (o *setup) probed() int {
-	return min(mostProbed, o.w.room.Slot, o.w.g.staged.pipelines[0].bytes)
+	return min(mostProbed, o.w.Room.Slot, o.w.g.staged.pipelines[0].bytes)
 }
 
 // mark is the value of words during an attempt: before those of all operations, and after those of
@@ -70,10 +70,10 @@ func (o *setup) fill(k route.Kind) error {
 	ended := o.access(at, true)
 	pattern(host, w.g.rank, k)
 	ended()
-	if err := w.stream.Copy(o.places[k][w.g.rank], from, len(host)); err != nil {
+	if err := w.Stream.Copy(o.places[k][w.g.rank], from, len(host)); err != nil {
 		return err
 	}
-	return w.stream.Synchronize()
+	return w.Stream.Synchronize()
 }
 
 // announce tells the peers by a word that the window is filled and its flags are clear, as the
@@ -81,10 +81,10 @@ func (o *setup) fill(k route.Kind) error {
 func (o *setup) announce() error {
 	w := o.w
 	w.tell(page.Signal, o.mark())
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	return w.stream.Synchronize()
+	return w.Stream.Synchronize()
 }
 
 // announces reports whether the ranks tell each other that their windows are ready.
@@ -121,7 +121,7 @@ func (o *setup) probe(open []route.Kind) error {
 		o.probePeer(peer, open, memory.Ptr())
 	}
 	w.tell(page.Left, o.mark()) // the peers may write into their windows
-	return errors.Join(err, w.flush(), w.stream.Synchronize(), memory.Free())
+	return errors.Join(err, w.Flush(), w.Stream.Synchronize(), memory.Free())
 }
 
 // probePeer reads the windows of a peer into memory of the device.
@@ -149,15 +149,15 @@ func (o *setup) read(peer int, k route.Kind, into cuda.Ptr) (route.Reads, error)
 	sizes := [2]int{max(1, n/lessProbed), n}
 	for i, bytes := range sizes {
 		var err error
-		if took[i], err = o.best(func() error { return w.stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
+		if took[i], err = o.best(func() error { return w.Stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
 			return route.Reads{}, err
 		}
 	}
 	at, host, back := o.scratch(1)
-	if err := w.stream.Copy(back, into, n); err != nil {
+	if err := w.Stream.Copy(back, into, n); err != nil {
 		return route.Reads{}, err
 	}
-	if err := w.stream.Synchronize(); err != nil {
+	if err := w.Stream.Synchronize(); err != nil {
 		return route.Reads{}, err
 	}
 	defer o.access(at, false)()
@@ -186,7 +186,7 @@ func (o *setup) best(enqueue func() error) (time.Duration, error) {
 		if err := enqueue(); err != nil {
 			return 0, err
 		}
-		if err := o.w.stream.Synchronize(); err != nil {
+		if err := o.w.Stream.Synchronize(); err != nil {
 			return 0, err
 		}
 		best = min(best, max(1, o.now()-begun))
@@ -215,7 +215,7 @@ func (o *setup) probeWords() error {
 			for range count {
 				w.own(w.layout.Offered(), o.mark(), false)
 			}
-			return w.flush()
+			return w.Flush()
 		}); err != nil {
 			return err
 		}

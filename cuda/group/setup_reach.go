@@ -16,7 +16,7 @@ import (
 func (o *setup) openCommon() error {
 	w, g := o.w, o.w.g
 	info := g.ctx.Info()
-	w.processors, w.gathers = info.Processors, true
+	w.Processors, w.Gathers = info.Processors, true
 	code, err := kernel.Code(info.Major, info.Minor)
 	if err != nil {
 		return err
@@ -30,14 +30,14 @@ func (o *setup) openCommon() error {
 		if kernel.TakesTable(f.Name) && !o.interprets {
 			continue
 		}
-		if w.functions[f], err = module.Function(f.Name); err != nil {
+		if w.Functions[f], err = module.Function(f.Name); err != nil {
 			return err
 		}
 	}
-	if w.stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
+	if w.Stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], w.stream.Destroy)
+	o.own[common] = append(o.own[common], w.Stream.Destroy)
 	if w.ahead, err = g.queues.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (o *setup) openCommon() error {
 	w.page, w.pages[g.rank] = registered, page.Page{Host: registered.Host(), Device: registered.Ptr()}
 	if w.layout.Graphs > 0 {
 		if o.graphs, err = openGraphs(w); err == nil {
-			o.own[common] = append(o.own[common], o.graphs.stream.Destroy)
+			o.own[common] = append(o.own[common], o.graphs.Stream.Destroy)
 		}
 	}
 	return err
@@ -143,7 +143,7 @@ func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer)
 		if k == route.InHost || offers[rank].Device == offers[w.g.rank].Device {
 			o.places[k][rank] = peer.setup.places[k][rank]
 			if arena := peer.g.opts.Window.Arena; k == route.OnDevice && arena != nil {
-				o.arenas[rank].base = arena.Memory().Ptr()
+				o.arenas[rank].Base = arena.Memory().Ptr()
 			}
 			continue
 		}
@@ -197,7 +197,7 @@ func (o *setup) openPage(rank int) error {
 			want++
 		}
 	}
-	if o.arenas[rank].bytes > 0 {
+	if o.arenas[rank].Bytes > 0 {
 		want++
 	}
 	if got := len(o.passed[rank]); got != want {
@@ -231,7 +231,7 @@ func (o *setup) firstPassed() int {
 func (o *setup) openPeer(rank int, k route.Kind) error {
 	if k == route.OnDevice {
 		first := len(o.passed[rank]) - 1
-		if o.arenas[rank].bytes > 0 {
+		if o.arenas[rank].Bytes > 0 {
 			first--
 		}
 		if first < o.firstPassed() { // its offers contradict each other
@@ -242,7 +242,7 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 	if len(o.passed[rank]) <= o.firstPassed() { // its offers contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.w.windowRoom().Bytes(o.w.room.Slot))
+	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.w.windowRoom().Bytes(o.w.Room.Slot))
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (o *setup) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
 		at, bytes := &o.places[route.OnDevice][rank], o.w.windowRoom().Bytes(o.slots[rank])
 		if i > 0 {
-			at, bytes = &o.arenas[rank].base, o.arenas[rank].bytes
+			at, bytes = &o.arenas[rank].Base, o.arenas[rank].Bytes
 		}
 		memory, err := o.w.g.ctx.Import(descriptor, bytes)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 )
 
@@ -24,19 +25,19 @@ type windows struct {
 	*shared
 
 	// Used only by Enqueue.
-	emitter   // its places are the windows
-	ahead     cuda.Stream
-	aside     []cuda.WordOp // for the words of that stream
-	offers    cuda.Event
-	forms     []form // that some calls have instead of a stream of pieces
-	lows      map[choice]*program.Lowered
-	op        uint64                   // operations so far
-	first     uint64                   // operation that is being enqueued,
-	piece     int                      // and its piece
-	freeAt    [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
-	seenAt    []uint64                 // by peer: where it is when the stream has waited as far as now
-	seenAhead []uint64                 // the same when the stream ahead began with the call
-	offered   offering
+	emit.Emitter // its places are the windows
+	ahead        cuda.Stream
+	aside        []cuda.WordOp // for the words of that stream
+	offers       cuda.Event
+	forms        []form // that some calls have instead of a stream of pieces
+	lows         map[choice]*program.Lowered
+	op           uint64                   // operations so far
+	first        uint64                   // operation that is being enqueued,
+	piece        int                      // and its piece
+	freeAt       [plan.WindowSlots]uint64 // by slot: where the peers are when they have left it
+	seenAt       []uint64                 // by peer: where it is when the stream has waited as far as now
+	seenAhead    []uint64                 // the same when the stream ahead began with the call
+	offered      offering
 
 	handing sync.Mutex
 	handed  []*Op       // not ended, oldest first
@@ -106,7 +107,7 @@ func (w *windows) lowered(call *exec.Call) (*program.Lowered, error) {
 // lower prepares a plan. It returns nil if the plan is not for windows.
 func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
 	if w.g.size == 1 {
-		return program.Lower(p, &w.room) // it only copies
+		return program.Lower(p, &w.Room) // it only copies
 	}
 	if p.Needs&plan.Gets == 0 {
 		return nil, nil
@@ -121,7 +122,7 @@ func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
 		}
 		p = streams
 	}
-	low, err := program.Lower(p, &w.room)
+	low, err := program.Lower(p, &w.Room)
 	if err != nil || !low.Words {
 		return nil, err
 	}
@@ -136,12 +137,12 @@ func (w *windows) enqueue(o *Op, on cuda.Stream) error {
 	if err := w.g.callers.at.Record(on); err != nil {
 		return err
 	}
-	if err := w.stream.Wait(w.g.callers.at); err != nil {
+	if err := w.Stream.Wait(w.g.callers.at); err != nil {
 		return err
 	}
-	w.words, w.fresh = w.words[:0], [page.WordsOfPeer]int{}
+	w.Words, w.Fresh = w.Words[:0], [page.WordsOfPeer]int{}
 	w.own(w.layout.Begun(), page.At(o.first, 0, 0), false)
-	w.lends = false
+	w.Lends = false
 	for _, f := range w.forms {
 		if suits, err := f.suits(o); err != nil {
 			return err
@@ -149,7 +150,7 @@ func (w *windows) enqueue(o *Op, on cuda.Stream) error {
 			return f.enqueue(o)
 		}
 	}
-	if w.decide(w.g.rank, &o.call, o.low); w.lends {
+	if w.Decide(w.g.rank, &o.call, o.low); w.Lends {
 		w.g.ops.exposed.Add(1)
 	}
 	if err := w.pieces(o); err != nil {
@@ -169,7 +170,7 @@ func (w *windows) endPieces(o *Op) error {
 func (w *windows) announce(o *Op) { w.publish(o) }
 
 func (w *windows) abandon(o *Op, on cuda.Stream) {
-	if w.follow(w.stream, w.ahead) == nil && o.end.Record(w.stream) == nil {
+	if w.follow(w.Stream, w.ahead) == nil && o.end.Record(w.Stream) == nil {
 		on.Wait(o.end)
 	}
 }
@@ -180,28 +181,28 @@ func (w *windows) end(o *Op, words ...int) error {
 	for _, word := range words {
 		w.tell(word, next)
 	}
-	if w.lends {
+	if w.Lends {
 		w.drain(next)
 	}
 	w.own(w.layout.Ended(), next, false)
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	return o.end.Record(w.stream)
+	return o.end.Record(w.Stream)
 }
 
 // pieces enqueues the pieces of a call.
 func (w *windows) pieces(o *Op) error {
 	offer := 0
 	for piece := 0; ; piece++ {
-		if err := w.compile(&o.call, o.low, piece); err != nil {
+		if err := w.Compile(&o.call, o.low, piece); err != nil {
 			return err
 		}
-		w.lendPiece()
-		o.cut.pieces = w.program.Last + 1
-		if piece == 0 && w.program.Last > 0 && !w.lends {
+		w.LendPiece()
+		o.cut.pieces = w.Program.Last + 1
+		if piece == 0 && w.Program.Last > 0 && !w.Lends {
 			if offer = w.offering(); offer > 0 {
-				if err := w.follow(w.ahead, w.stream); err != nil {
+				if err := w.follow(w.ahead, w.Stream); err != nil {
 					return err
 				}
 				w.seenAhead = append(w.seenAhead[:0], w.seenAt...)
@@ -210,7 +211,7 @@ func (w *windows) pieces(o *Op) error {
 		if err := w.enqueuePiece(o, piece, offer); err != nil {
 			return err
 		}
-		if piece == w.program.Last {
+		if piece == w.Program.Last {
 			return nil
 		}
 	}
@@ -219,8 +220,8 @@ func (w *windows) pieces(o *Op) error {
 // enqueuePiece enqueues a piece of a call, the first instructions of it ahead of the rest: its
 // offer.
 func (w *windows) enqueuePiece(o *Op, piece, offer int) error {
-	w.fresh = [page.WordsOfPeer]int{} // each piece has its signals
-	lane := w.program.Lanes[0]
+	w.Fresh = [page.WordsOfPeer]int{} // each piece has its signals
+	lane := w.Program.Lanes[0]
 	if offer > 0 {
 		if err := w.offer(o, piece, lane[:offer]); err != nil {
 			return err
@@ -233,40 +234,40 @@ func (w *windows) enqueuePiece(o *Op, piece, offer int) error {
 // part enqueues instructions of a piece.
 func (w *windows) part(o *Op, piece int, lane []program.Instruction) error {
 	w.first, w.piece = o.first, piece
-	w.call, w.slot = &o.call, int((o.first+uint64(piece))%plan.WindowSlots)
-	return emitLane(lane, w)
+	w.Call, w.Slot = &o.call, int((o.first+uint64(piece))%plan.WindowSlots)
+	return emit.Lane(lane, w)
 }
 
-// enter has the stream wait until all peers have left the slot.
-func (w *windows) enter() {
-	if !w.signals() {
+// Enter has the stream wait until all peers have left the slot.
+func (w *windows) Enter() {
+	if !w.Signals() {
 		return
 	}
 	for _, peer := range w.peers {
-		if page.Before(w.seenAt[peer], w.freeAt[w.slot]) {
-			w.await(peer, page.Left, w.freeAt[w.slot])
-			w.seenAt[peer] = w.freeAt[w.slot]
+		if page.Before(w.seenAt[peer], w.freeAt[w.Slot]) {
+			w.await(peer, page.Left, w.freeAt[w.Slot])
+			w.seenAt[peer] = w.freeAt[w.Slot]
 		}
 	}
 }
 
-func (w *windows) signal(nth int) error {
+func (w *windows) Signal(nth int) error {
 	if nth >= page.MostSignals {
-		return w.errSignals()
+		return w.ErrSignals()
 	}
 	word := page.Signal
-	if nth <= w.program.Low.Offered[w.room.Rank] {
+	if nth <= w.Program.Low.Offered[w.Room.Rank] {
 		word = page.Offer
 	}
 	w.tell(word, page.At(w.first, w.piece, nth))
 	return nil
 }
 
-// wait has the stream wait for a signal of a peer. One that has come to a later piece has left this
+// Wait has the stream wait for a signal of a peer. One that has come to a later piece has left this
 // one. Its offers may be one piece ahead of the rest.
-func (w *windows) wait(peer, nth int) {
+func (w *windows) Wait(peer, nth int) {
 	value := page.At(w.first, w.piece, nth)
-	if nth <= w.program.Low.Offered[peer] {
+	if nth <= w.Program.Low.Offered[peer] {
 		if come := page.At(w.first, max(w.piece-1, 0), 0); page.Before(w.seenAt[peer], come) {
 			w.seenAt[peer] = come
 		}
@@ -277,10 +278,10 @@ func (w *windows) wait(peer, nth int) {
 	w.await(peer, page.Signal, value)
 }
 
-func (w *windows) leave() {
+func (w *windows) Leave() {
 	left := page.At(w.first, w.piece+1, 0)
-	if w.signals() {
-		w.freeAt[w.slot] = left
+	if w.Signals() {
+		w.freeAt[w.Slot] = left
 	}
 	w.tell(page.Left, left)
 }
@@ -288,17 +289,17 @@ func (w *windows) leave() {
 // tell has the stream write a word of this rank into the pages of all peers. What it would have
 // written before, with no wait in between, is left out.
 func (w *windows) tell(word int, value uint64) {
-	if at := w.fresh[word] - 1; at >= 0 {
-		w.words = slices.Delete(w.words, at, at+len(w.peers))
-		for other, later := range w.fresh {
+	if at := w.Fresh[word] - 1; at >= 0 {
+		w.Words = slices.Delete(w.Words, at, at+len(w.peers))
+		for other, later := range w.Fresh {
 			if later > at+1 {
-				w.fresh[other] -= len(w.peers)
+				w.Fresh[other] -= len(w.peers)
 			}
 		}
 	}
-	w.fresh[word] = len(w.words) + 1
+	w.Fresh[word] = len(w.Words) + 1
 	for _, peer := range w.peers {
-		w.words = append(w.words, cuda.WordOp{At: w.pages[peer].Device + cuda.Ptr(w.layout.Of(w.g.rank, word)),
+		w.Words = append(w.Words, cuda.WordOp{At: w.pages[peer].Device + cuda.Ptr(w.layout.Of(w.g.rank, word)),
 			Value: value})
 	}
 }
@@ -311,7 +312,30 @@ func (w *windows) await(peer, word int, value uint64) {
 // own has the stream write a word in the page of this rank, or wait for it.
 func (w *windows) own(word int, value uint64, waits bool) {
 	if waits {
-		w.fresh = [page.WordsOfPeer]int{}
+		w.Fresh = [page.WordsOfPeer]int{}
 	}
-	w.words = append(w.words, cuda.WordOp{At: w.pages[w.g.rank].Device + cuda.Ptr(word), Value: value, Wait: waits})
+	w.Words = append(w.Words, cuda.WordOp{At: w.pages[w.g.rank].Device + cuda.Ptr(word), Value: value, Wait: waits})
+}
+
+// lend sets up lending, if any rank has an arena. Reads of the windows look for places then.
+func (w *windows) lend(arenas []emit.Lent) {
+	if !slices.ContainsFunc(arenas, func(a emit.Lent) bool { return a.Bytes > 0 }) {
+		return
+	}
+	w.Room.Exposes = true
+	w.Lending = emit.Lending{Arenas: arenas}
+	if a := w.g.opts.Window.Arena; a != nil {
+		w.Arena = emit.Lent{Base: a.Memory().Ptr(), Bytes: a.Bytes()}
+	}
+	for _, peer := range w.pages {
+		w.Records = append(w.Records, peer.Device+cuda.Ptr(w.layout.Place(0, 0)))
+	}
+}
+
+// drain has the stream wait until all peers have ended a call.
+func (w *windows) drain(next uint64) {
+	for _, peer := range w.peers {
+		w.await(peer, page.Left, next)
+		w.seenAt[peer] = next
+	}
 }

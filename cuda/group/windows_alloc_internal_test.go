@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 )
 
@@ -71,12 +72,12 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 		s := tapedLending(t, p, 0, c.mode)
 		device := &still{host: make([]byte, s.w.layout.Bytes())}
 		w, g := s.w, s.w.g
-		w.stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, ranks), device
+		w.Stream, w.page, w.compared, g.callers.at = device, device, make([]uint64, ranks), device
 		w.ahead, w.offers = device, device
 		for rank := range w.pages {
 			w.pages[rank].Host = device.host // all have called the same
 		}
-		low, err := program.Lower(p, &w.room)
+		low, err := program.Lower(p, &w.Room)
 		require.NoError(t, err)
 		g.ways, w.forms = []way{w}, []form{newInterpreter(w)}
 		w.forms[0].learn(p, low)
@@ -102,7 +103,7 @@ func windowsDoNotAllocate(t *testing.T, count int, expected func(*Op) bool) {
 			}
 		}
 		if c.mode == borrowed {
-			w.arena = lent{} // as if another rank had one
+			w.Arena = emit.Lent{} // as if another rank had one
 		}
 		step()
 		require.Zero(t, testing.AllocsPerRun(200, step), "%v=%s", c.coll, c.algorithm)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
+	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 )
 
@@ -22,11 +23,11 @@ type offering struct {
 	own    bool // it has used its own window since its last signal
 }
 
-func (o *offering) enter()        { o.at++ }
-func (o *offering) leave()        { o.at++ }
-func (o *offering) wait(int, int) { o.at++; o.waited = true }
+func (o *offering) Enter()        { o.at++ }
+func (o *offering) Leave()        { o.at++ }
+func (o *offering) Wait(int, int) { o.at++; o.waited = true }
 
-func (o *offering) signal(int) error {
+func (o *offering) Signal(int) error {
 	o.at++
 	if o.own = false; !o.waited {
 		o.n = o.at
@@ -34,11 +35,11 @@ func (o *offering) signal(int) error {
 	return nil
 }
 
-func (o *offering) copies(lane []program.Instruction) (int, error) {
-	return 1, o.reduce(&lane[0])
+func (o *offering) Copies(lane []program.Instruction) (int, error) {
+	return 1, o.Reduce(&lane[0])
 }
 
-func (o *offering) reduce(b *program.Instruction) error {
+func (o *offering) Reduce(b *program.Instruction) error {
 	o.at++
 	o.own = o.own || b.Dst.Base == program.BaseOwn || b.FusedCopy.Base == program.BaseOwn ||
 		slices.ContainsFunc(b.Src, func(o program.Operand) bool { return o.Base == program.BaseOwn })
@@ -49,7 +50,7 @@ func (o *offering) reduce(b *program.Instruction) error {
 // is none, or if the program uses its own window after its last signal.
 func (w *windows) offering() int {
 	w.offered = offering{}
-	if emitLane(w.program.Lanes[0], &w.offered) != nil || w.offered.own {
+	if emit.Lane(w.Program.Lanes[0], &w.offered) != nil || w.offered.own {
 		return 0
 	}
 	return w.offered.n
@@ -57,7 +58,7 @@ func (w *windows) offering() int {
 
 // follow has a stream wait for what another has got so far.
 func (w *windows) follow(later, earlier cuda.Stream) error {
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	if err := w.offers.Record(earlier); err != nil {
@@ -69,17 +70,17 @@ func (w *windows) follow(later, earlier cuda.Stream) error {
 // offer enqueues the instructions of an offer in the stream ahead. The other one waits for a word
 // that says so, among others: that costs the driver nothing more.
 func (w *windows) offer(o *Op, piece int, lane []program.Instruction) error {
-	main, words := w.stream, w.words
-	w.stream, w.words, w.fresh = w.ahead, w.aside[:0], [page.WordsOfPeer]int{}
+	main, words := w.Stream, w.Words
+	w.Stream, w.Words, w.Fresh = w.ahead, w.aside[:0], [page.WordsOfPeer]int{}
 	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
 	err := w.part(o, piece, lane)
 	w.seenAt, w.seenAhead = w.seenAhead, w.seenAt
 	offered := page.At(o.first, piece, 1)
 	if err == nil {
 		w.own(w.layout.Offered(), offered, false)
-		err = w.flush()
+		err = w.Flush()
 	}
-	w.stream, w.words, w.aside = main, words, w.words
+	w.Stream, w.Words, w.aside = main, words, w.Words
 	if err == nil {
 		w.own(w.layout.Offered(), offered, true)
 	}

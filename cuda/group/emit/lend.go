@@ -1,8 +1,6 @@
-package group
+package emit
 
 import (
-	"slices"
-
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -31,50 +29,35 @@ import (
 // than to wait for the peers at the end. That is a guess, as long as nobody has measured it.
 const leastLent = 32 << 10
 
-// lent is the arena of a rank as the device of this rank reaches it.
-type lent struct {
-	base  cuda.Ptr
-	bytes int // 0 for none
+// Lent is the arena of a rank as the device of this rank reaches it.
+type Lent struct {
+	Base  cuda.Ptr
+	Bytes int // 0 for none
 }
 
 // place returns the offset of memory in the arena; ok is false if it is not there.
-func (l lent) place(p cuda.Ptr, bytes int) (at int, ok bool) {
-	if bytes > l.bytes || p < l.base || p-l.base > cuda.Ptr(l.bytes-bytes) {
+func (l Lent) place(p cuda.Ptr, bytes int) (at int, ok bool) {
+	if bytes > l.Bytes || p < l.Base || p-l.Base > cuda.Ptr(l.Bytes-bytes) {
 		return 0, false
 	}
-	return int(p - l.base), true
+	return int(p - l.Base), true
 }
 
-// lending is what an emitter knows of arenas; its zero value is for a group without.
-type lending struct {
-	arena   lent       // of this rank
-	arenas  []lent     // by rank; nil if no rank has one
-	records []cuda.Ptr // by rank: its places
-	lends   bool       // in the call that is being enqueued
+// lending is what an Emitter knows of arenas; its zero value is for a group without.
+type Lending struct {
+	Arena   Lent       // of this rank
+	Arenas  []Lent     // by rank; nil if no rank has one
+	Records []cuda.Ptr // by rank: its places
+	Lends   bool       // in the call that is being enqueued
 	loans   [program.MaxExposed]cuda.Ptr
-	told    [plan.WindowSlots][program.MaxExposed]bool // the place of a chunk is in the arena
+	Told    [plan.WindowSlots][program.MaxExposed]bool // the place of a chunk is in the arena
 	number  uint64                                     // of places so far
 }
 
-// lend sets up lending, if any rank has an arena. Reads of the windows look for places then.
-func (w *windows) lend(arenas []lent) {
-	if !slices.ContainsFunc(arenas, func(a lent) bool { return a.bytes > 0 }) {
-		return
-	}
-	w.room.Exposes = true
-	w.lending = lending{arenas: arenas}
-	if a := w.g.opts.Window.Arena; a != nil {
-		w.arena = lent{a.Memory().Ptr(), a.Bytes()}
-	}
-	for _, peer := range w.pages {
-		w.records = append(w.records, peer.Device+cuda.Ptr(w.layout.Place(0, 0)))
-	}
-}
-
-// decide decides whether this rank lends in a call.
-func (l *lending) decide(rank int, call *exec.Call, low *program.Lowered) {
-	l.lends = false
-	if l.arena.bytes == 0 || !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
+// Decide decides whether this rank lends in a call.
+func (l *Lending) Decide(rank int, call *exec.Call, low *program.Lowered) {
+	l.Lends = false
+	if l.Arena.Bytes == 0 || !low.Exposes || call.Coll.Reduces() && call.Op == dtype.PremulSum {
 		return // PREMUL_SUM multiplies what it copies
 	}
 	bytes := 0
@@ -84,7 +67,7 @@ func (l *lending) decide(rank int, call *exec.Call, low *program.Lowered) {
 		}
 		b := blockOf(call, low, r)
 		n := b.Count * call.Type.Size()
-		if at, ok := l.arena.place(pointer(b), n); ok && at%call.Type.Size() == 0 {
+		if at, ok := l.Arena.place(Pointer(b), n); ok && at%call.Type.Size() == 0 {
 			bytes += n / low.Split
 		}
 	}
@@ -93,7 +76,7 @@ func (l *lending) decide(rank int, call *exec.Call, low *program.Lowered) {
 	}
 	// What a plan that is not made for calls in place lends would be overwritten.
 	inPlace, err := call.Overlap(rank)
-	l.lends = err == nil && !(inPlace && low.Alias&plan.InPlace == 0)
+	l.Lends = err == nil && !(inPlace && low.Alias&plan.InPlace == 0)
 }
 
 // blockOf returns the block of a chunk of In or Out.
@@ -104,27 +87,27 @@ func blockOf(call *exec.Call, low *program.Lowered, r plan.Ref) exec.Block {
 	return call.In[r.At/low.Split]
 }
 
-// lendPiece finds what this rank lends in the piece that has been compiled.
-func (e *emitter) lendPiece() {
+// LendPiece finds what this rank lends in the piece that has been compiled.
+func (e *Emitter) LendPiece() {
 	clear(e.loans[:])
-	if !e.lends {
+	if !e.Lends {
 		return
 	}
-	for i, r := range e.program.Low.Exposable {
+	for i, r := range e.Program.Low.Exposable {
 		if r.N == 0 {
 			continue
 		}
-		source := &e.program.Chunks[r.Buf][r.At]
-		p := e.address(&source.Operand)
-		if at, ok := e.arena.place(p, source.Bytes); ok && source.Bytes > 0 && at%e.call.Type.Size() == 0 {
+		source := &e.Program.Chunks[r.Buf][r.At]
+		p := e.Address(&source.Operand)
+		if at, ok := e.Arena.place(p, source.Bytes); ok && source.Bytes > 0 && at%e.Call.Type.Size() == 0 {
 			e.loans[i] = p
 		}
 	}
 }
 
 // loan returns where a chunk of this rank's window is if it is lent, else 0.
-func (l *lending) loan(chunk int32) cuda.Ptr {
-	if !l.lends || int(chunk) >= len(l.loans) {
+func (l *Lending) loan(chunk int32) cuda.Ptr {
+	if !l.Lends || int(chunk) >= len(l.loans) {
 		return 0
 	}
 	return l.loans[chunk]
@@ -132,19 +115,19 @@ func (l *lending) loan(chunk int32) cuda.Ptr {
 
 // place has the stream tell the peers where the chunk of this rank's window is that an instruction
 // writes, if they know another place. The slot has been left by all.
-func (e *emitter) place(b *program.Instruction) {
-	if b.Way == program.WayNothing || b.Dst.Base != program.BaseOwn || e.arena.bytes == 0 || !e.program.Low.Exposes {
+func (e *Emitter) place(b *program.Instruction) {
+	if b.Way == program.WayNothing || b.Dst.Base != program.BaseOwn || e.Arena.Bytes == 0 || !e.Program.Low.Exposes {
 		return
 	}
-	chunk, slot := b.Dst.Chunk, e.slot
+	chunk, slot := b.Dst.Chunk, e.Slot
 	p := e.loan(chunk)
-	if p == 0 && !e.told[slot][chunk] {
+	if p == 0 && !e.Told[slot][chunk] {
 		return
 	}
-	at, lent := e.arena.place(p, 0) // which is not there if it is 0
-	e.told[slot][chunk] = lent
+	at, lent := e.Arena.place(p, 0) // which is not there if it is 0
+	e.Told[slot][chunk] = lent
 	e.number++
-	e.words = append(e.words, cuda.WordOp{At: e.records[e.room.Rank] + cuda.Ptr(page.PlaceOf(slot, int(chunk))),
+	e.Words = append(e.Words, cuda.WordOp{At: e.Records[e.Room.Rank] + cuda.Ptr(page.PlaceOf(slot, int(chunk))),
 		Value: kernel.Place(e.number, lent, uint64(at))})
 }
 
@@ -155,27 +138,19 @@ type source struct {
 }
 
 // source returns where an operand is read.
-func (e *emitter) source(b *program.Operand) source {
-	s := source{at: e.address(b)}
-	if b.Base != program.BasePeer || e.arenas == nil || !e.program.Low.Exposes || e.arenas[b.Index].bytes == 0 {
+func (e *Emitter) source(b *program.Operand) source {
+	s := source{at: e.Address(b)}
+	if b.Base != program.BasePeer || e.Arenas == nil || !e.Program.Low.Exposes || e.Arenas[b.Index].Bytes == 0 {
 		return s
 	}
-	arena := e.arenas[b.Index]
-	s.lent = kernel.Lent{Place: uint64(e.records[b.Index] + cuda.Ptr(page.PlaceOf(e.slot, int(b.Chunk)))),
-		Base: uint64(arena.base), Bytes: uint64(arena.bytes)}
+	arena := e.Arenas[b.Index]
+	s.lent = kernel.Lent{Place: uint64(e.Records[b.Index] + cuda.Ptr(page.PlaceOf(e.Slot, int(b.Chunk)))),
+		Base: uint64(arena.Base), Bytes: uint64(arena.Bytes)}
 	return s
 }
 
-// drain has the stream wait until all peers have ended a call.
-func (w *windows) drain(next uint64) {
-	for _, peer := range w.peers {
-		w.await(peer, page.Left, next)
-		w.seenAt[peer] = next
-	}
-}
-
 // errTwice is for a plan that no device executes while it lends: there is one scratch.
-func (e *emitter) errTwice() error {
+func (e *Emitter) errTwice() error {
 	return fault.New(fault.NotSupported, "plan %s reduces two operands of the caller at once from so many ranks; "+
-		"GOCCL_CUDA_REGISTERED=0 does without registered memory", e.program.Low.Name)
+		"GOCCL_CUDA_REGISTERED=0 does without registered memory", e.Program.Low.Name)
 }
