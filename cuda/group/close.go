@@ -197,7 +197,7 @@ func (st *staged) unblock(bool) {
 // unblock tells the peers that their calls may not end well, before the streams of messages go on,
 // for which that of the windows waits.
 func (w *windows) unblock(failed bool) {
-	if w.g.route.Hosts > 1 && (failed || w.head() != nil) {
+	if w.g.route.Hosts > 1 && (failed || w.queue.head() != nil) {
 		w.warn()
 	}
 }
@@ -207,7 +207,7 @@ func (w *windows) stop() bool {
 	if w.over.Load() {
 		return true
 	}
-	if w.stopped = w.stopped || w.head() != nil; w.stopped {
+	if w.stopped = w.stopped || w.queue.head() != nil; w.stopped {
 		w.g.ending.storing.Lock()
 		w.release()
 		w.g.ending.storing.Unlock()
@@ -240,18 +240,14 @@ func (w *windows) askStreams() {
 		return
 	}
 	w.g.mu.Unlock()
-	if err := w.g.ctx.Enter(true); err != nil {
-		w.over.Store(true)
-		return
-	}
-	defer w.g.ctx.Leave()
-	done, err := w.Stream.Done()
-	if done {
-		done, err = w.ahead.Done()
-	}
-	if done || err != nil {
-		w.over.Store(true)
-	}
+	done := false
+	err := cuda.WithContext(w.g.ctx, func() (err error) {
+		if done, err = w.Stream.Done(); done {
+			done, err = w.ahead.Done()
+		}
+		return err
+	})
+	w.over.Store(done || err != nil)
 }
 
 // leave gives back what this rank has of other processes, whose ranks have mappings of their own,

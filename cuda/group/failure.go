@@ -95,22 +95,13 @@ func (g *Group) own(f *fault.Error) *fault.Error {
 		return f
 	}
 	for _, p := range g.staged.used() {
-		if o := p.posting; o != nil && p.inFlight == 0 {
+		if o := p.queue.head(); o != nil && p.inFlight == 0 {
 			known := g.notCome(o)
 			known.Cause = f
 			return known
 		}
 	}
 	return f
-}
-
-// late returns the call of the pipeline that is not posted whole, if it is past its deadline, or
-// nil.
-func (p *pipeline) late(now time.Time) *Op {
-	if o := p.posting; o != nil && o.past(now) {
-		return o
-	}
-	return nil
 }
 
 // past reports whether the call has a deadline that is over.

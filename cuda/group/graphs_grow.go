@@ -85,15 +85,20 @@ func (c *graphs) makeChunk() (made chunk, free func() error, err error) {
 		if err != nil {
 			return err
 		}
-		registered, err := ctx.Register(segment.Bytes())
-		if err != nil {
-			return errors.Join(err, segment.Free())
-		}
-		made = chunk{at: registered.Ptr(), segment: segment}
-		free = func() error { return errors.Join(registered.Free(), segment.Free()) }
-		return nil
+		made.segment = segment
+		made.at, free, err = register(ctx, segment)
+		return err
 	})
 	return made, free, err
+}
+
+// register gives the device access to memory of the host, and returns what gives back both.
+func register(ctx cuda.Context, segment *mem.Segment) (at cuda.Ptr, free func() error, err error) {
+	registered, err := ctx.Register(segment.Bytes())
+	if err != nil {
+		return 0, nil, errors.Join(err, segment.Free())
+	}
+	return registered.Ptr(), func() error { return errors.Join(registered.Free(), segment.Free()) }, nil
 }
 
 // passOn sends the descriptor of a chunk to the peers in other processes.
@@ -183,12 +188,8 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 		if err != nil {
 			return err
 		}
-		registered, err := ctx.Register(segment.Bytes())
-		if err != nil {
-			return errors.Join(err, segment.Free())
-		}
-		at, free = registered.Ptr(), func() error { return errors.Join(registered.Free(), segment.Free()) }
-		return nil
+		at, free, err = register(ctx, segment)
+		return err
 	})
 	return at, free, err
 }

@@ -24,6 +24,10 @@ import (
 // executed at once. When nothing else helps, the host lets it go (release); then it writes nothing
 // more.
 //
+// Calls of which a rank does not know all lengths, groups of more than eight ranks, plans with too
+// many steps, and graphs have no such kernels; calls of up to tune.MostInPackets bytes a block do
+// without signals (interpret_packets.go). A kernel that waits long tells its host for whom.
+//
 // Each rank's window has slots for such calls, which they use in turn, and flags: a word for each
 // rank and block that writes it. A flag holds a position, as the words of pages do: that of the
 // last signal in a call, or behind it, when the block has left the slots of all ranks. So a block
@@ -53,26 +57,25 @@ type usedSlot struct {
 // clearFlags clears the flags of this rank's window in the memory of its device, and the packets
 // behind them.
 func (o *setup) clearFlags() error {
-	w := o.w
 	at, host, from := o.scratch(0)
 	ended := o.access(at, true)
 	clear(host)
 	ended()
-	flags := o.places[route.OnDevice][w.g.rank] + cuda.Ptr(w.windowRoom().RunsAt(o.slotOf(route.OnDevice)))
-	for done, all := 0, share.RunsBytes(w.g.size); done < all; done += len(host) {
-		if err := w.Stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
+	flags := o.places[route.OnDevice][o.g.rank] + cuda.Ptr(o.windowRoom().RunsAt(o.slotOf(route.OnDevice)))
+	for done, all := 0, share.RunsBytes(o.g.size); done < all; done += len(host) {
+		if err := o.Stream.Copy(flags+cuda.Ptr(done), from, min(len(host), all-done)); err != nil {
 			return err
 		}
 	}
-	return w.Stream.Synchronize()
+	return o.Stream.Synchronize()
 }
 
 func newInterpreter(w *windows) *interpreter {
 	ranks := len(w.Places)
 	n := &interpreter{w: w, packets: make([]cuda.Ptr, ranks),
 		fits: map[*program.Lowered]bool{}, folds: map[*program.Lowered]bool{},
-		Emitter: emit.Emitter{Room: w.Room, Processors: 1, Functions: map[*kernel.Function]cuda.Function{},
-			Places: make([]cuda.Ptr, ranks)}}
+		Emitter: emit.Emitter{Program: new(program.Program), Room: w.Room, Processors: 1,
+			Functions: map[*kernel.Function]cuda.Function{}, Places: make([]cuda.Ptr, ranks)}}
 	n.Room.Slot, n.Room.Piece = share.RunSlot, 0
 	n.steps.table.Rank = uint32(w.g.rank)
 	n.steps.table.Released = uint64(w.pages[w.g.rank].Device) + uint64(w.layout.Released())

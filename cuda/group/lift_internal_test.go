@@ -245,7 +245,8 @@ func newTape(t *testing.T, p *plan.Plan, rank int, m mode) *tape {
 	g := &Group{rank: rank, size: n}
 	w := &windows{shared: &shared{g: g, layout: page.Layout{Ranks: n}, pages: make([]page.Page, n)},
 		seenAt: make([]uint64, n),
-		Emitter: emit.Emitter{Places: make([]cuda.Ptr, n), Scratch: windowBase(rank) + plan.WindowSlots*liftSlot,
+		Emitter: emit.Emitter{Program: new(program.Program), Places: make([]cuda.Ptr, n),
+			Scratch:   windowBase(rank) + plan.WindowSlots*liftSlot,
 			Functions: map[*kernel.Function]cuda.Function{}, Processors: 10, Gathers: true}}
 	w.Room = program.Room{Rank: rank, Ranks: n, Channels: 1, Slot: liftSlot, Enqueued: true,
 		Windows: make([]program.Window, n)}
@@ -389,7 +390,8 @@ func tapedGraph(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := taped(t, p, rank)
 	w, n := s.w, p.Spec.Ranks
 	w.layout.Graphs = 3
-	c := &graphs{shared: w.shared, Emitter: emit.Emitter{Stream: s, Room: w.Room, Places: w.Places, Scratch: w.Scratch,
+	c := &graphs{shared: w.shared, Emitter: emit.Emitter{Program: new(program.Program), Stream: s,
+		Room: w.Room, Places: w.Places, Scratch: w.Scratch,
 		Functions: w.Functions, Processors: w.Processors, Gathers: true},
 		mine: rank % 3, turn: 1, theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
 		regions: make([]region, 3)}

@@ -183,7 +183,9 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 	s := newTape(t, p, rank, plain)
 	s.plan = streams
 	w, g := s.w, s.w.g
-	g.ctx, g.staged = knots{}, &staged{g: g, memory: slotMemory{}}
+	g.ctx = knots{}
+	g.staged = newStaged(g)
+	g.staged.memory = slotMemory{}
 	r := &rails{w: w, memory: tmpMemory{}, orders: map[*program.Lowered]*order{},
 		to: make([]*pipeline, g.size), from: make([]*pipeline, g.size)}
 	w.peers = nil

@@ -40,7 +40,6 @@ type Op struct {
 	// Used only by the device thread.
 	posted, ended int // pieces
 	pieces        int // of all ranks; -1 until they have agreed
-	next          *Op
 
 	state   atomic.Uint32
 	err     *fault.Error // set before state

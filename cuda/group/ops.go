@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,34 @@ type ops struct {
 	exposed               atomic.Uint64 // collectives in which tensors were lent
 	receives              atomic.Int32  // that have not ended
 	others                atomic.Int32  // calls that have not ended, but for receives
+}
+
+// queue are Ops in the order of calls, from who enqueues them to the device thread.
+type queue struct {
+	mu  sync.Mutex
+	ops []*Op
+}
+
+func (q *queue) push(o *Op) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ops = append(q.ops, o)
+}
+
+// head returns the oldest Op, or nil. Only the device thread takes it out.
+func (q *queue) head() *Op {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.ops) == 0 {
+		return nil
+	}
+	return q.ops[0]
+}
+
+func (q *queue) pop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ops = slices.Delete(q.ops, 0, 1)
 }
 
 // number gives an Op its place in the order of calls, and its deadline.
@@ -59,15 +88,9 @@ func (g *Group) prepared(call *exec.Call) (*Op, error) {
 		g.ops.all = append(g.ops.all, o)
 		g.ops.mu.Unlock()
 	}
-	o.in, o.out = append(o.in[:0], call.In...), append(o.out[:0], call.Out...)
-	o.call, o.cut, o.low, o.pipeline, o.capture = *call, cut{}, nil, nil, 0
+	*o = Op{g: g, end: o.end, call: *call, in: append(o.in[:0], call.In...), out: append(o.out[:0], call.Out...)}
 	o.call.In, o.call.Out = o.in, o.out
-	o.posted, o.ended, o.next, o.err = 0, 0, nil, nil
-	o.of, o.seq, o.deadline, o.recorded = nil, 0, time.Time{}, 0
-	o.messages.Store(0)
-	o.joined.Store(false)
 	o.source.Store(-1)
-	o.state.Store(opPending)
 	o.holders.Store(2)
 	return o, nil
 }

@@ -2,7 +2,6 @@ package group
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
@@ -27,13 +26,9 @@ type pipeline struct {
 	heldFrom    int         // the first of them
 	heldPiece   int         // of that, the piece that is next
 
-	handing sync.Mutex
-	handed  *Op // not yet known to the device thread; the last one
-	oldest  *Op
+	queue queue // of calls that are not posted whole; those behind the first one follow
 
 	// Used only by the device thread.
-	posting  *Op // pieces of which are to be posted next; those behind it follow
-	newest   *Op
 	flights  []flight // a ring
 	tail     int
 	inFlight int
@@ -308,31 +303,7 @@ func (h *direction) await(at cuda.Ptr, value uint64) error {
 func (p *pipeline) hand(o *Op) {
 	o.first = p.issued + 1
 	p.issued += uint64(o.cut.pieces)
-	p.handing.Lock()
-	defer p.handing.Unlock()
-	if p.handed == nil {
-		p.oldest = o
-	} else {
-		p.handed.next = o
-	}
-	p.handed = o
-}
-
-// head returns the first Op that has not been posted whole, or nil.
-func (p *pipeline) head() *Op {
-	p.handing.Lock()
-	oldest, newest := p.oldest, p.handed
-	p.oldest, p.handed = nil, nil
-	p.handing.Unlock()
-	if oldest != nil {
-		if p.posting == nil {
-			p.posting = oldest
-		} else {
-			p.newest.next = oldest
-		}
-		p.newest = newest
-	}
-	return p.posting
+	p.queue.push(o)
 }
 
 // finish stores into "done" that a piece has ended. After the group has failed it does nothing: the

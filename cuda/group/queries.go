@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/cuda"
 )
 
 // queries are what a group asks the driver about what it has enqueued: whether calls that are
@@ -77,12 +78,10 @@ func (q *queries) run() {
 // askHealth asks for errors of what has been enqueued. An error of the context shows in all of its
 // streams.
 func (q *queries) askHealth() {
-	err := q.g.ctx.Enter(true)
-	if err == nil {
-		_, err = q.g.staged.pipelines[0].toHost.stream.Done()
-		q.g.ctx.Leave()
-	}
-	if err != nil {
+	if err := cuda.WithContext(q.g.ctx, func() error {
+		_, err := q.g.staged.pipelines[0].toHost.stream.Done()
+		return err
+	}); err != nil {
 		q.g.fail(err)
 	}
 }

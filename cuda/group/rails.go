@@ -24,6 +24,12 @@ import (
 // that would wait for a message. So while the messages of a piece travel, the devices of a host
 // reduce the next one. The messages of two ranks keep the order of the pieces. Two pieces are under
 // way at the same time, so there is Tmp for two.
+//
+// Of a group on several hosts with the same number of ranks, all_reduce, all_gather and
+// reduce_scatter go so, by hierarchical plans; all else is staged. In front of its data a message
+// has the print of its call, by which ranks of different hosts find out that they have called
+// different things. A rank that fails says so to the ranks of its host before it lets the streams
+// of messages go, since those of the windows follow them.
 type rails struct {
 	w        *windows
 	to, from []*pipeline                 // by rank; nil for those that are on none of the rails
@@ -180,28 +186,16 @@ func (r *rails) ready(of *order) error {
 			return err
 		}
 	}
-	event := func() (cuda.Event, error) {
-		made, err := r.w.g.ctx.NewEvent()
-		if err == nil {
-			r.events = append(r.events, made)
-		}
-		return made, err
-	}
 	for i := range r.turns {
 		t := &r.turns[i]
-		for t.begun == nil || len(t.marks) < of.count || len(t.ended) < len(of.lines) {
-			made, err := event()
-			switch {
-			case err != nil:
+		for len(t.marks) < 1+of.count+len(of.lines) {
+			made, err := r.w.g.ctx.NewEvent()
+			if err != nil {
 				return err
-			case t.begun == nil:
-				t.begun = made
-			case len(t.marks) < of.count:
-				t.marks = append(t.marks, made)
-			default:
-				t.ended = append(t.ended, made)
 			}
+			t.marks, r.events = append(t.marks, made), append(r.events, made)
 		}
+		t.begun, t.ended = t.marks[of.count], t.marks[of.count+1:]
 	}
 	return nil
 }
@@ -227,27 +221,25 @@ func (r *rails) pieces(o *Op, low *program.Lowered) error {
 	for piece := range o.cut.pieces {
 		t := &r.turns[piece%2]
 		r.switchTo(t)
-		err := r.send(o, of, t)
-		r.switchTo(t)
-		if err == nil && piece+1 < o.cut.pieces {
-			err = r.start(o, low, of, piece+1)
-		}
-		if err != nil {
+		if err := r.send(o, of, t); err != nil {
 			return err
 		}
-		r.switchTo(t)
-		err = r.resume(o, of, t)
-		r.switchTo(t)
-		if err != nil {
+		if piece+1 < o.cut.pieces {
+			if err := r.start(o, low, of, piece+1); err != nil {
+				return err
+			}
+			r.switchTo(t)
+		}
+		if err := r.resume(o, of, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// switchTo makes the piece of a turn that which the emitter is at, or ends that.
+// switchTo makes the piece of a turn that which the emitter is at.
 func (r *rails) switchTo(t *turn) {
-	r.w.Program, t.program = t.program, r.w.Program
+	r.w.Program = &t.program
 	r.w.Tmp = r.memory.Ptr() + cuda.Ptr(t.piece%2*r.w.Room.Slot)
 }
 
@@ -256,7 +248,6 @@ func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
 	t := &r.turns[piece%2]
 	t.piece = piece
 	r.switchTo(t)
-	defer r.switchTo(t)
 	w := r.w
 	if err := w.Compile(&o.call, low, piece); err != nil {
 		return err
@@ -265,10 +256,7 @@ func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
 	t.next = program.Resized(t.next, len(of.lines))
 	clear(t.next)
 	marked := false
-	for l := range of.lines {
-		if l == 0 {
-			continue
-		}
+	for l := 1; l < len(of.lines); l++ {
 		line := &of.lines[l]
 		t.next[l] = 1 // behind OpEnter, which is about windows
 		marked = marked || line.waits(piece)
@@ -521,4 +509,17 @@ func (r *rails) join() {
 			}
 		}
 	}
+}
+
+// awaits returns a rank on another host whose message a call waits for, or that does not take one,
+// or -1.
+func (r *rails) awaits(o *Op) int {
+	for _, lanes := range [2][]*pipeline{r.from, r.to} {
+		for peer, p := range lanes {
+			if p != nil && p.inFlight > 0 && p.flights[p.tail].of.of == o {
+				return peer
+			}
+		}
+	}
+	return -1
 }

@@ -59,8 +59,8 @@ func TestRailsDoNotAllocate(t *testing.T) {
 				t.Fatal("the call has ended before its messages")
 			}
 			for _, p := range messages {
-				for m := p.head(); m != nil; m = p.head() {
-					p.posting = m.next
+				for m := p.queue.head(); m != nil; m = p.queue.head() {
+					p.queue.pop()
 					m.finish(nil)
 				}
 			}

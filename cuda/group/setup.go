@@ -36,7 +36,7 @@ type Sharing struct {
 
 // setup is what a group has of windows until the ranks have agreed on their route.
 type setup struct {
-	w          *windows
+	*windows
 	graphs     *graphs // nil for none
 	rails      *rails  // nil if all ranks are on this host
 	hosts      int
@@ -47,7 +47,7 @@ type setup struct {
 	slot       int                      // that all use of these
 	reads      [route.Kinds]route.Reads // of the slowest peer
 	word       float64                  // seconds, of a word of the stream; 0 if not measured
-	offers     [][route.Kinds]bool      // by rank: of which kinds it has shared a window
+	brought    [][route.Kinds]bool      // by rank: of which kinds it has shared a window
 	inProcess  []bool                   // by rank
 	opened     []bool                   // by rank: its page
 	passed     [][]int                  // by rank: its descriptors
@@ -55,7 +55,7 @@ type setup struct {
 	arenas     []emit.Lent              // by rank
 
 	// What gives things back, last first: what belongs to all kinds comes last in these lists.
-	own, peers [route.Kinds + 1][]func() error
+	ownFrees, peerFrees [route.Kinds + 1][]func() error
 }
 
 const common = route.Kinds
@@ -71,11 +71,11 @@ func setUp(g *Group) error {
 	s.compared, s.goneAt = make([]uint64, g.size), make([]atomic.Int64, g.size)
 	s.peers = on.Neighbours(g.rank)
 	w := &windows{shared: s, lows: map[choice]*program.Lowered{},
-		Emitter: emit.Emitter{Functions: map[*kernel.Function]cuda.Function{}},
+		Emitter: emit.Emitter{Program: new(program.Program), Functions: map[*kernel.Function]cuda.Function{}},
 		seenAt:  make([]uint64, g.size), released: make([][3]released, g.size)}
 	w.Room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: share.SlotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
-	o := &setup{w: w, hosts: len(on.Hosts()), inProcess: make([]bool, g.size), opened: make([]bool, g.size),
+	o := &setup{windows: w, hosts: len(on.Hosts()), inProcess: make([]bool, g.size), opened: make([]bool, g.size),
 		passed: make([][]int, g.size)}
 	s.setup = o
 	defer o.close()
@@ -84,14 +84,16 @@ func setUp(g *Group) error {
 	}
 	if g.opts.Window != nil {
 		o.lacks = g.opts.Window.Lacks
-		o.own[common] = []func() error{g.opts.Window.Free}
+		o.ownFrees[common] = []func() error{g.opts.Window.Free}
 	}
 	if why := route.Unfit(on); why != "" {
 		o.lackAll([]route.Kind{route.InHost, route.OnDevice}, fault.New(fault.NotSupported, "%s", why))
 	}
 	err := o.agree()
 	if err != nil || g.route.Name == route.Staged {
-		return errors.Join(err, o.freeAll())
+		s.cleanups = slices.Concat(o.ownFrees[common], o.ownFrees[route.InHost], o.ownFrees[route.OnDevice],
+			o.peerFrees[common], o.peerFrees[route.InHost], o.peerFrees[route.OnDevice])
+		return errors.Join(err, s.freeAll())
 	}
 	chosen := route.OnDevice
 	if g.route.Name == route.InHost.Route() {
@@ -103,7 +105,7 @@ func setUp(g *Group) error {
 
 // agree opens windows until the ranks have a route that works on all of them.
 func (o *setup) agree() error {
-	g := o.w.g
+	g := o.g
 	offers, err := o.exchange()
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func (o *setup) agree() error {
 	}
 	o.slot = share.MostSlot + int(offers[g.rank].Slot)
 	for rank, n := range offers {
-		o.offers = append(o.offers, n.Works)
+		o.brought = append(o.brought, n.Works)
 		if n.Works[route.OnDevice] {
 			if n.DeviceSlot < n.Slot || n.DeviceSlot > n.Slot+share.MostSlot || n.DeviceSlot%page.Align != 0 {
 				return fault.Peer(fault.Internal, rank, "says that slots of its window have %d bytes", n.DeviceSlot)
@@ -161,7 +163,7 @@ func (o *setup) agree() error {
 // refused returns the error of a route that the user has chosen and that does not work, or nil.
 func (o *setup) refused(offers []route.Offer) error {
 	k := route.OnDevice
-	if o.w.g.opts.Route == route.HostWindows {
+	if o.g.opts.Route == route.HostWindows {
 		k = route.InHost
 	}
 	if route.Works(offers, k) {
@@ -212,10 +214,10 @@ func (o *setup) lackAll(open []route.Kind, err error) {
 
 // exchange gives this rank's note to all, and returns theirs.
 func (o *setup) exchange() ([]route.Offer, error) {
-	g := o.w.g
-	own := route.Offer{Has: g.opts.Window != nil, Slot: uint64(o.w.Room.Slot), Graphs: uint64(g.opts.Graphs),
-		Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID, Reads: o.reads,
-		Word: o.word}
+	g := o.g
+	own := route.Offer{Facts: route.Facts{Has: g.opts.Window != nil, Slot: uint64(o.Room.Slot),
+		Graphs: uint64(g.opts.Graphs), Interprets: byte(g.opts.Interpret), Device: g.ctx.Info().UUID,
+		Reads: o.reads, Word: o.word}}
 	if own.Has {
 		own.DeviceSlot = uint64(g.opts.Window.Slot)
 		if g.opts.Window.Arena != nil {
@@ -227,11 +229,6 @@ func (o *setup) exchange() ([]route.Offer, error) {
 			own.Why[k] = fault.Text(o.lacks[k])
 		}
 	}
-	return g.exchange(&own)
-}
-
-// exchange gives this rank's note to all, and returns theirs.
-func (g *Group) exchange(own *route.Offer) ([]route.Offer, error) {
 	mine, all := make([]byte, route.OfferBytes), make([]byte, route.OfferBytes*g.size)
 	own.Encode(mine)
 	call := exec.Call{Coll: dtype.AllGather, Type: dtype.U8,
@@ -252,32 +249,33 @@ func (g *Group) exchange(own *route.Offer) ([]route.Offer, error) {
 
 // openOwn makes what this rank has of its own.
 func (o *setup) openOwn(open []route.Kind, _ []route.Offer) {
-	w := o.w
-	if w.page == nil {
+	if o.page == nil {
 		if err := o.openCommon(); err != nil {
 			o.lackAll([]route.Kind{route.InHost, route.OnDevice}, err)
 			return
 		}
 	}
 	for _, k := range open {
-		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && w.g.opts.Route == route.Auto && len(w.peers) > 0 {
+		if o.lacks[k] = o.openOwnWindow(k); o.lacks[k] == nil && o.g.opts.Route == route.Auto && len(o.peers) > 0 {
 			o.lacks[k] = o.fill(k)
 		}
 	}
-	w.show()
+	t := o.g.opts.Thread
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	t.present[o.member()] = o.shared // where the other ranks of this process find it
 }
 
 // keepChannels keeps those of the peers in other processes.
 func (o *setup) keepChannels() {
-	w := o.w
 	if o.firstPassed() < 2 {
 		return
 	}
-	for _, rank := range w.peers {
+	for _, rank := range o.peers {
 		if channel := o.passed[rank]; channel != nil {
 			descriptor := channel[1]
 			o.graphs.channels[rank] = descriptor
-			w.cleanups = append(w.cleanups, func() error { return syscall.Close(descriptor) })
+			o.cleanups = append(o.cleanups, func() error { return syscall.Close(descriptor) })
 			o.passed[rank] = slices.Delete(channel, 1, 2)
 		}
 	}
@@ -289,54 +287,47 @@ func (o *setup) slotOf(k route.Kind) int {
 	if k == route.OnDevice && o.hosts == 1 {
 		return o.slot
 	}
-	return o.w.windowRoom().Slot
+	return o.windowRoom().Slot
 }
 
 // settle keeps windows of the kind that the ranks have chosen, and makes the ways over them. Nobody
 // uses other windows any more. The peers have joined by then, so an error is none of joining: it is
 // told in the end.
 func (o *setup) settle(chosen route.Kind) {
-	w, g := o.w, o.w.g
+	g := o.g
 	loser := 1 - chosen
 	g.opts.Window.Shared() // the numbers of descriptors that are closed may be those of others soon
-	w.cleanups = slices.Concat(o.own[loser], o.peers[loser])
-	if err := errors.Join(w.shared.free(0), g.opts.Window.FreeKind(loser)); err != nil {
-		o.own[common] = append(o.own[common], func() error { return err })
+	o.cleanups = slices.Concat(o.ownFrees[loser], o.peerFrees[loser])
+	if err := errors.Join(o.shared.free(0), g.opts.Window.FreeKind(loser)); err != nil {
+		o.ownFrees[common] = append(o.ownFrees[common], func() error { return err })
 	}
-	w.cleanups = slices.Concat(o.own[common], o.own[chosen])
-	w.owned = len(w.cleanups)
-	w.cleanups = slices.Concat(w.cleanups, o.peers[common], o.peers[chosen])
-	w.Places = o.places[chosen]
-	w.Room.Slot, w.Room.Piece = o.slotOf(chosen), w.Room.Slot
-	w.Scratch = w.Places[g.rank] + cuda.Ptr(plan.WindowSlots*w.Room.Slot)
-	w.kind = chosen
+	o.cleanups = slices.Concat(o.ownFrees[common], o.ownFrees[chosen])
+	o.owned = len(o.cleanups)
+	o.cleanups = slices.Concat(o.cleanups, o.peerFrees[common], o.peerFrees[chosen])
+	o.Places = o.places[chosen]
+	o.Room.Slot, o.Room.Piece = o.slotOf(chosen), o.Room.Slot
+	o.Scratch = o.Places[g.rank] + cuda.Ptr(plan.WindowSlots*o.Room.Slot)
+	o.kind = chosen
 	if chosen == route.OnDevice {
-		w.lend(o.arenas)
+		o.lend(o.arenas)
 	}
-	if o.interprets && chosen == route.OnDevice && len(w.peers) > 0 {
-		w.forms = []form{newInterpreter(w)}
+	if o.interprets && chosen == route.OnDevice && len(o.peers) > 0 {
+		o.forms = []form{newInterpreter(o.windows)}
 		g.route.Interpreted = tune.MostInterpreted
 	}
 	if o.hosts > 1 {
-		w.forms = []form{o.rails}
+		o.forms = []form{o.rails}
 	}
-	g.queries.askStreams = w.askStreams
-	g.ways = []way{w, g.staged}
+	g.queries.askStreams = o.askStreams
+	g.ways = []way{o.windows, g.staged}
 	if o.graphs != nil {
-		o.graphs.locate(w)
+		o.graphs.locate(o.windows)
 		o.keepChannels()
-		g.ways = []way{w, o.graphs, g.staged}
+		g.ways = []way{o.windows, o.graphs, g.staged}
 	}
 	if g.opts.Route == route.Auto {
-		w.freeAt[0] = o.mark() // the peers have read it
+		o.freeAt[0] = o.mark() // the peers have read it
 	}
-}
-
-// freeAll undoes everything.
-func (o *setup) freeAll() error {
-	o.w.cleanups = slices.Concat(o.own[common], o.own[route.InHost], o.own[route.OnDevice],
-		o.peers[common], o.peers[route.InHost], o.peers[route.OnDevice])
-	return o.w.shared.freeAll()
 }
 
 // close ends it.
@@ -346,8 +337,8 @@ func (o *setup) close() {
 			syscall.Close(descriptor)
 		}
 	}
-	t := o.w.g.opts.Thread
+	t := o.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
-	o.w.setup = nil
+	o.setup = nil
 }

@@ -25,7 +25,7 @@ const (
 
 // probed returns how many bytes are read of each window. They are in its first slot.
 func (o *setup) probed() int {
-	return min(mostProbed, o.w.Room.Slot, o.w.g.staged.pipelines[0].bytes)
+	return min(mostProbed, o.Room.Slot, o.g.staged.pipelines[0].bytes)
 }
 
 // mark is the value of words during an attempt: before those of all operations, and after those of
@@ -49,14 +49,14 @@ func same(b []byte, rank int, k route.Kind) bool {
 
 // scratch returns memory of the host that no call uses yet: a slot of the staged route.
 func (o *setup) scratch(slot int) (at int, host []byte, device cuda.Ptr) {
-	g := o.w.g
+	g := o.g
 	at = g.staged.pipelines[0].slots[slot].at
 	return at, g.staged.memory.Host()[at : at+o.probed()], g.staged.memory.Ptr() + cuda.Ptr(at)
 }
 
 // access tells the driver what the host does until it calls ended.
 func (o *setup) access(at int, write bool) (ended func()) {
-	g := o.w.g
+	g := o.g
 	if g.staged.watch == nil {
 		return func() {}
 	}
@@ -65,43 +65,40 @@ func (o *setup) access(at int, write bool) (ended func()) {
 
 // fill writes the pattern of this rank into its window.
 func (o *setup) fill(k route.Kind) error {
-	w := o.w
 	at, host, from := o.scratch(0)
 	ended := o.access(at, true)
-	pattern(host, w.g.rank, k)
+	pattern(host, o.g.rank, k)
 	ended()
-	if err := w.Stream.Copy(o.places[k][w.g.rank], from, len(host)); err != nil {
+	if err := o.Stream.Copy(o.places[k][o.g.rank], from, len(host)); err != nil {
 		return err
 	}
-	return w.Stream.Synchronize()
+	return o.Stream.Synchronize()
 }
 
 // announce tells the peers by a word that the window is filled and its flags are clear, as the
 // first operation would.
 func (o *setup) announce() error {
-	w := o.w
-	w.tell(page.Signal, o.mark())
-	if err := w.Flush(); err != nil {
+	o.tell(page.Signal, o.mark())
+	if err := o.Flush(); err != nil {
 		return err
 	}
-	return w.Stream.Synchronize()
+	return o.Stream.Synchronize()
 }
 
 // announces reports whether the ranks tell each other that their windows are ready.
-func (o *setup) announces() bool { return o.w.g.opts.Route == route.Auto || o.interprets }
+func (o *setup) announces() bool { return o.g.opts.Route == route.Auto || o.interprets }
 
 // meet sees that what all peers have announced is there, and reads their windows if nobody has
 // chosen them by name. Its error is of windows of all kinds.
 func (o *setup) meet(open []route.Kind) error {
-	w := o.w
-	for _, peer := range w.peers {
+	for _, peer := range o.peers {
 		// The host has seen its word, so what the peer has written comes before what is enqueued
 		// from now on: no stream has to wait for it.
-		if !w.page.Reached(w.layout.Of(peer, page.Signal), o.mark()) {
-			return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", w.g.rank)
+		if !o.page.Reached(o.layout.Of(peer, page.Signal), o.mark()) {
+			return fault.Peer(fault.NotSupported, peer, "what its stream writes to rank %d does not come", o.g.rank)
 		}
 	}
-	if w.g.opts.Route != route.Auto {
+	if o.g.opts.Route != route.Auto {
 		return nil
 	}
 	return o.probe(open)
@@ -109,19 +106,18 @@ func (o *setup) meet(open []route.Kind) error {
 
 // probe reads the windows of all peers.
 func (o *setup) probe(open []route.Kind) error {
-	w := o.w
-	memory, err := w.g.ctx.Alloc(o.probed())
+	memory, err := o.g.ctx.Alloc(o.probed())
 	if err != nil {
 		return err
 	}
-	if len(w.peers) > 0 {
+	if len(o.peers) > 0 {
 		err = o.probeWords()
 	}
-	for _, peer := range w.peers {
+	for _, peer := range o.peers {
 		o.probePeer(peer, open, memory.Ptr())
 	}
-	w.tell(page.Left, o.mark()) // the peers may write into their windows
-	return errors.Join(err, w.Flush(), w.Stream.Synchronize(), memory.Free())
+	o.tell(page.Left, o.mark()) // the peers may write into their windows
+	return errors.Join(err, o.Flush(), o.Stream.Synchronize(), memory.Free())
 }
 
 // probePeer reads the windows of a peer into memory of the device.
@@ -144,26 +140,26 @@ func (o *setup) probePeer(peer int, open []route.Kind, into cuda.Ptr) {
 
 // read reads the window of a peer, checks what has come, and returns how long it takes.
 func (o *setup) read(peer int, k route.Kind, into cuda.Ptr) (route.Reads, error) {
-	w, n := o.w, o.probed()
+	n := o.probed()
 	var took [2]time.Duration
 	sizes := [2]int{max(1, n/lessProbed), n}
 	for i, bytes := range sizes {
 		var err error
-		if took[i], err = o.best(func() error { return w.Stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
+		if took[i], err = o.best(func() error { return o.Stream.Copy(into, o.places[k][peer], bytes) }); err != nil {
 			return route.Reads{}, err
 		}
 	}
 	at, host, back := o.scratch(1)
-	if err := w.Stream.Copy(back, into, n); err != nil {
+	if err := o.Stream.Copy(back, into, n); err != nil {
 		return route.Reads{}, err
 	}
-	if err := w.Stream.Synchronize(); err != nil {
+	if err := o.Stream.Synchronize(); err != nil {
 		return route.Reads{}, err
 	}
 	defer o.access(at, false)()
 	if !same(host, peer, k) {
 		return route.Reads{}, fault.Peer(fault.NotSupported, peer, "device %d reads other bytes than rank %d has written (%s)",
-			w.g.ctx.Info().Index, peer, k.Route())
+			o.g.ctx.Info().Index, peer, k.Route())
 	}
 	return apart(sizes, took), nil
 }
@@ -186,7 +182,7 @@ func (o *setup) best(enqueue func() error) (time.Duration, error) {
 		if err := enqueue(); err != nil {
 			return 0, err
 		}
-		if err := o.w.Stream.Synchronize(); err != nil {
+		if err := o.Stream.Synchronize(); err != nil {
 			return 0, err
 		}
 		best = min(best, max(1, o.now()-begun))
@@ -196,7 +192,7 @@ func (o *setup) best(enqueue func() error) (time.Duration, error) {
 
 // now is a time: that of the device, if it has one of its own.
 func (o *setup) now() time.Duration {
-	if clock, ok := o.w.g.ctx.(cuda.Clock); ok {
+	if clock, ok := o.g.ctx.(cuda.Clock); ok {
 		return clock.Elapsed()
 	}
 	return time.Since(start)
@@ -207,15 +203,14 @@ var start = time.Now()
 
 // probeWords measures what a stream takes for a word, of which some are in a batch.
 func (o *setup) probeWords() error {
-	w := o.w
 	var took [2]time.Duration
 	for i, count := range [2]int{1, 1 + wordsProbed} {
 		var err error
 		if took[i], err = o.best(func() error {
 			for range count {
-				w.own(w.layout.Offered(), o.mark(), false)
+				o.own(o.layout.Offered(), o.mark(), false)
 			}
-			return w.Flush()
+			return o.Flush()
 		}); err != nil {
 			return err
 		}

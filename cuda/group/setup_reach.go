@@ -14,9 +14,9 @@ import (
 
 // openCommon makes what windows of all kinds need.
 func (o *setup) openCommon() error {
-	w, g := o.w, o.w.g
+	g := o.g
 	info := g.ctx.Info()
-	w.Processors, w.Gathers = info.Processors, true
+	o.Processors, o.Gathers = info.Processors, true
 	code, err := kernel.Code(info.Major, info.Minor)
 	if err != nil {
 		return err
@@ -25,49 +25,48 @@ func (o *setup) openCommon() error {
 	if err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], module.Unload)
+	o.ownFrees[common] = append(o.ownFrees[common], module.Unload)
 	for _, f := range kernel.Functions() {
 		if kernel.TakesTable(f.Name) && !o.interprets {
 			continue
 		}
-		if w.Functions[f], err = module.Function(f.Name); err != nil {
+		if o.Functions[f], err = module.Function(f.Name); err != nil {
 			return err
 		}
 	}
-	if w.Stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
+	if o.Stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], w.Stream.Destroy)
-	if w.ahead, err = g.queues.newWaiter(urgencyToDevice); err != nil {
+	o.ownFrees[common] = append(o.ownFrees[common], o.Stream.Destroy)
+	if o.ahead, err = g.queues.newWaiter(urgencyToDevice); err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], w.ahead.Destroy)
-	if w.offers, err = g.ctx.NewEvent(); err != nil {
+	o.ownFrees[common] = append(o.ownFrees[common], o.ahead.Destroy)
+	if o.offers, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], w.offers.Destroy)
-	registered, err := g.ctx.Register(g.opts.Window.Page.Bytes())
+	o.ownFrees[common] = append(o.ownFrees[common], o.offers.Destroy)
+	registered, err := o.register(&o.ownFrees[common], g.opts.Window.Page)
 	if err != nil {
 		return err
 	}
-	o.own[common] = append(o.own[common], registered.Free)
 	if o.hosts > 1 {
-		if o.rails, err = newRails(w); err != nil {
+		if o.rails, err = newRails(o.windows); err != nil {
 			return err
 		}
-		o.own[common] = append(o.own[common], o.rails.close)
+		o.ownFrees[common] = append(o.ownFrees[common], o.rails.close)
 	}
-	w.page, w.pages[g.rank] = registered, page.Page{Host: registered.Host(), Device: registered.Ptr()}
-	if w.layout.Graphs > 0 {
-		if o.graphs, err = openGraphs(w); err == nil {
-			o.own[common] = append(o.own[common], o.graphs.Stream.Destroy)
+	o.page, o.pages[g.rank] = registered, page.Page{Host: registered.Host(), Device: registered.Ptr()}
+	if o.layout.Graphs > 0 {
+		if o.graphs, err = openGraphs(o.windows); err == nil {
+			o.ownFrees[common] = append(o.ownFrees[common], o.graphs.Stream.Destroy)
 		}
 	}
 	return err
 }
 
 func (o *setup) openOwnWindow(k route.Kind) error {
-	g := o.w.g
+	g := o.g
 	if k == route.OnDevice {
 		o.places[k][g.rank] = g.opts.Window.Memory.Ptr()
 		if !o.interprets {
@@ -75,24 +74,35 @@ func (o *setup) openOwnWindow(k route.Kind) error {
 		}
 		return o.clearFlags()
 	}
-	return o.register(&o.own[k], g.rank, g.opts.Window.Host)
+	registered, err := o.register(&o.ownFrees[k], g.opts.Window.Host)
+	if err == nil {
+		o.places[k][g.rank] = registered.Ptr()
+	}
+	return err
 }
 
-// register gives the device access to a rank's window in memory of the host.
-func (o *setup) register(frees *[]func() error, rank int, segment *mem.Segment) error {
-	registered, err := o.w.g.ctx.Register(segment.Bytes())
-	if err != nil {
-		return err
+// register gives the device access to memory of the host.
+func (o *setup) register(frees *[]func() error, segment *mem.Segment) (cuda.Registered, error) {
+	registered, err := o.g.ctx.Register(segment.Bytes())
+	if err == nil {
+		*frees = append(*frees, registered.Free)
 	}
-	*frees = append(*frees, registered.Free)
-	o.places[route.InHost][rank] = registered.Ptr()
-	return nil
+	return registered, err
+}
+
+// mapSegment maps memory of the host of a peer.
+func (o *setup) mapSegment(frees *[]func() error, descriptor, bytes int) (cuda.Registered, error) {
+	segment, err := mem.MapSegment(descriptor, bytes)
+	if err != nil {
+		return nil, err
+	}
+	*frees = append(*frees, segment.Free)
+	return o.register(frees, segment)
 }
 
 // openPeers finds the memory of the peers.
 func (o *setup) openPeers(open []route.Kind, offers []route.Offer) {
-	w := o.w
-	for _, rank := range w.peers {
+	for _, rank := range o.peers {
 		if o.openInProcess(rank, open, offers) {
 			continue
 		}
@@ -117,11 +127,11 @@ func (o *setup) openPeers(open []route.Kind, offers []route.Offer) {
 // withPeers calls f while the memory of ranks of this process stays, which may fail and give it
 // back.
 func (o *setup) withPeers(f func() error) error {
-	t := o.w.g.opts.Thread
+	t := o.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
 	for rank, here := range o.inProcess {
-		if here && t.present[member{o.w.g.opts.Sharing.Group, rank}] == nil {
+		if here && t.present[member{o.g.opts.Sharing.Group, rank}] == nil {
 			return fault.Peer(fault.PeerLeft, rank, "it has left while the ranks were joining")
 		}
 	}
@@ -131,16 +141,16 @@ func (o *setup) withPeers(f func() error) error {
 // openInProcess finds the memory of a rank of this process, which has registered it already. A
 // device has no access to what a context of another one has, so it imports that.
 func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer) bool {
-	w, t := o.w, o.w.g.opts.Thread
+	t := o.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
-	peer := t.present[member{w.g.opts.Sharing.Group, rank}]
+	peer := t.present[member{o.g.opts.Sharing.Group, rank}]
 	if peer == nil {
 		return false
 	}
-	o.inProcess[rank], w.pages[rank] = true, peer.pages[rank]
+	o.inProcess[rank], o.pages[rank] = true, peer.pages[rank]
 	for _, k := range open {
-		if k == route.InHost || offers[rank].Device == offers[w.g.rank].Device {
+		if k == route.InHost || offers[rank].Device == offers[o.g.rank].Device {
 			o.places[k][rank] = peer.setup.places[k][rank]
 			if arena := peer.g.opts.Window.Arena; k == route.OnDevice && arena != nil {
 				o.arenas[rank].Base = arena.Memory().Ptr()
@@ -187,13 +197,12 @@ func (o *setup) openPage(rank int) error {
 	if o.opened[rank] {
 		return nil
 	}
-	w := o.w
 	if o.passed[rank] == nil { // not in an attempt before
-		o.passed[rank] = w.g.opts.Sharing.Descriptors(rank)
+		o.passed[rank] = o.g.opts.Sharing.Descriptors(rank)
 	}
 	want := o.firstPassed()
 	for k := range route.Kinds {
-		if o.offers[rank][k] {
+		if o.brought[rank][k] {
 			want++
 		}
 	}
@@ -204,24 +213,18 @@ func (o *setup) openPage(rank int) error {
 		return fault.Peer(fault.NotSupported, rank, "%d descriptors of its memory have come, and not %d: "+
 			"ranks with windows share memory, so they are on one host and not linked by TCP", got, want)
 	}
-	segment, err := mem.MapSegment(o.passed[rank][0], w.layout.Bytes())
+	registered, err := o.mapSegment(&o.peerFrees[common], o.passed[rank][0], o.layout.Bytes())
 	if err != nil {
 		return err
 	}
-	o.peers[common] = append(o.peers[common], segment.Free)
-	registered, err := w.g.ctx.Register(segment.Bytes())
-	if err != nil {
-		return err
-	}
-	o.peers[common] = append(o.peers[common], registered.Free)
-	w.pages[rank] = page.Page{Host: registered.Host(), Device: registered.Ptr()}
+	o.pages[rank] = page.Page{Host: registered.Host(), Device: registered.Ptr()}
 	o.opened[rank] = true
 	return nil
 }
 
 // firstPassed returns the number of descriptors that come before those of windows.
 func (o *setup) firstPassed() int {
-	if share.HasChannel(o.w.layout.Graphs, o.w.g.size) {
+	if share.HasChannel(o.layout.Graphs, o.g.size) {
 		return 2
 	}
 	return 1
@@ -242,26 +245,25 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 	if len(o.passed[rank]) <= o.firstPassed() { // its offers contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
 	}
-	segment, err := mem.MapSegment(o.passed[rank][o.firstPassed()], o.w.windowRoom().Bytes(o.w.Room.Slot))
-	if err != nil {
-		return err
+	registered, err := o.mapSegment(&o.peerFrees[k], o.passed[rank][o.firstPassed()], o.windowRoom().Bytes(o.Room.Slot))
+	if err == nil {
+		o.places[k][rank] = registered.Ptr()
 	}
-	o.peers[k] = append(o.peers[k], segment.Free)
-	return o.register(&o.peers[k], rank, segment)
+	return err
 }
 
 // importMemory maps a rank's window in the memory of its device, and its arena if it has one.
 func (o *setup) importMemory(rank int, descriptors []int) error {
 	for i, descriptor := range descriptors {
-		at, bytes := &o.places[route.OnDevice][rank], o.w.windowRoom().Bytes(o.slots[rank])
+		at, bytes := &o.places[route.OnDevice][rank], o.windowRoom().Bytes(o.slots[rank])
 		if i > 0 {
 			at, bytes = &o.arenas[rank].Base, o.arenas[rank].Bytes
 		}
-		memory, err := o.w.g.ctx.Import(descriptor, bytes)
+		memory, err := o.g.ctx.Import(descriptor, bytes)
 		if err != nil {
 			return err
 		}
-		o.peers[route.OnDevice] = append(o.peers[route.OnDevice], memory.Free)
+		o.peerFrees[route.OnDevice] = append(o.peerFrees[route.OnDevice], memory.Free)
 		*at = memory.Ptr()
 	}
 	return nil

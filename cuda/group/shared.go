@@ -121,11 +121,3 @@ func (s *shared) windowRoom() share.Room {
 }
 
 func (s *shared) member() member { return member{s.g.opts.Sharing.Group, s.g.rank} }
-
-// show lets the other ranks in this process find the memory.
-func (s *shared) show() {
-	t := s.g.opts.Thread
-	t.sharing.Lock()
-	defer t.sharing.Unlock()
-	t.present[s.member()] = s
-}

@@ -43,6 +43,13 @@ const (
 	LeastStaging = collSlots * 64 << 10
 )
 
+func newStaged(g *Group) *staged {
+	st := &staged{g: g, splits: map[split]int{}}
+	st.inUse.Store(new([]*pipeline))
+	st.watch, _ = g.ctx.(cuda.Observer)
+	return st
+}
+
 // open makes the pipelines and their memory.
 func (st *staged) open() (err error) {
 	g := st.g
@@ -94,12 +101,7 @@ func (st *staged) open() (err error) {
 }
 
 // used returns the pipelines that have had calls, and that of collectives.
-func (st *staged) used() []*pipeline {
-	if used := st.inUse.Load(); used != nil {
-		return *used
-	}
-	return nil
-}
+func (st *staged) used() []*pipeline { return *st.inUse.Load() }
 
 // pinner registers the memory of the staged route.
 type pinner staged
@@ -181,7 +183,7 @@ func (st *staged) advance() (moved, pending bool) {
 		for st.g.Failure() == nil && p.post() {
 			moved = true
 		}
-		pending = pending || p.posting != nil || p.inFlight > 0
+		pending = pending || p.queue.head() != nil || p.inFlight > 0
 	}
 	return moved, pending
 }
@@ -198,10 +200,11 @@ func (st *staged) expedite() {
 // look returns the error of a call whose next piece the device has not come to.
 func (st *staged) look(now time.Time) (pending bool, err error) {
 	for _, p := range st.used() {
-		if late := p.late(now); late != nil && p.inFlight == 0 {
-			return true, st.g.notCome(late)
+		o := p.queue.head()
+		if o != nil && o.past(now) && p.inFlight == 0 {
+			return true, st.g.notCome(o)
 		}
-		pending = pending || p.posting != nil
+		pending = pending || o != nil
 	}
 	return pending, nil
 }
@@ -217,13 +220,13 @@ func (st *staged) fail(failure *fault.Error) (any bool) {
 			if !f.agrees {
 				f.of.ended++
 			}
-			if f.of != p.posting && f.of.ended == f.of.posted {
+			if f.of != p.queue.head() && f.of.ended == f.of.posted {
 				f.of.finish(failure)
 			}
 		}
-		for o := p.head(); o != nil; o = p.head() {
+		for o := p.queue.head(); o != nil; o = p.queue.head() {
 			any = true
-			p.posting, o.next = o.next, nil
+			p.queue.pop()
 			o.finish(failure)
 		}
 	}

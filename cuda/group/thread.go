@@ -107,20 +107,14 @@ func (t *Thread) run() {
 			}
 			t.bell.Sleep(ticket, most)
 			last = time.Now()
-			if last.Sub(looked) > looking {
-				t.look(last)
-				looked = last
-			}
+			looked = t.look(last, looked)
 		case waited < spinning:
 			t.bell.Cancel()
 			park.Pause(64)
 		default:
 			t.bell.Cancel()
-			if now.Sub(looked) > looking {
-				t.look(now)
-				looked = now
-			}
-			t.expedite()
+			looked = t.look(now, looked)
+			t.each(func(g *Group) { g.staged.expedite() }) // while this thread naps
 			exec.Completions.Wait(ended, nap(waited))
 		}
 	}
@@ -151,20 +145,20 @@ func (t *Thread) watches() bool {
 	})
 }
 
-// expedite has what is in flight driven while the thread naps.
-func (t *Thread) expedite() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, g := range t.groups {
-		g.staged.expedite()
+// look checks deadlines, and has devices asked for errors, if that was long ago.
+func (t *Thread) look(now, looked time.Time) time.Time {
+	if now.Sub(looked) <= looking {
+		return looked
 	}
+	t.each(func(g *Group) { g.look(now) })
+	return now
 }
 
-// look checks deadlines, and has devices asked for errors.
-func (t *Thread) look(now time.Time) {
+// each calls do with all groups.
+func (t *Thread) each(do func(*Group)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, g := range t.groups {
-		g.look(now)
+		do(g)
 	}
 }

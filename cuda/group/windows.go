@@ -3,7 +3,6 @@ package group
 import (
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +38,8 @@ type windows struct {
 	seenAhead    []uint64                 // the same when the stream ahead began with the call
 	offered      offering
 
-	handing sync.Mutex
-	handed  []*Op       // not ended, oldest first
-	over    atomic.Bool // the streams have ended after the group has failed
+	queue queue       // of calls that have not ended
+	over  atomic.Bool // the streams have ended after the group has failed
 
 	// Used only by the device thread.
 	released  [][3]released // by peer: what unblock has stored in its words

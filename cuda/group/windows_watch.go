@@ -13,26 +13,7 @@ import (
 func (w *windows) hand(o *Op) {
 	w.op++
 	o.first = w.op
-	w.handing.Lock()
-	defer w.handing.Unlock()
-	w.handed = append(w.handed, o)
-}
-
-// head returns the oldest Op that has not ended, or nil.
-func (w *windows) head() *Op {
-	w.handing.Lock()
-	defer w.handing.Unlock()
-	if len(w.handed) == 0 {
-		return nil
-	}
-	return w.handed[0]
-}
-
-// pop takes the oldest Op out of the list.
-func (w *windows) pop() {
-	w.handing.Lock()
-	defer w.handing.Unlock()
-	w.handed = slices.Delete(w.handed, 0, 1)
+	w.queue.push(o)
 }
 
 // advance ends the Ops that the device has ended, and looks at what the peers have called.
@@ -47,7 +28,7 @@ func (w *windows) advance() (moved, pending bool) {
 func (w *windows) endOne() (moved, pending bool) {
 	// First whether the device has ended it, then the prints: those of peers that it has waited for
 	// are there by then, so a call that differs fails and does not end.
-	o := w.head()
+	o := w.queue.head()
 	ended := o != nil && o.messages.Load() == 0 && w.page.Reached(w.layout.Ended(), page.At(o.first+1, 0, 0))
 	if err := w.compare(); err != nil {
 		w.g.fail(err)
@@ -56,18 +37,18 @@ func (w *windows) endOne() (moved, pending bool) {
 	if !ended || w.failed() {
 		return false, o != nil
 	}
-	w.pop()
+	w.queue.pop()
 	o.finish(nil)
-	return true, w.head() != nil
+	return true, w.queue.head() != nil
 }
 
 func (w *windows) look(now time.Time) (pending bool, err error) {
-	return w.head() != nil, cmp.Or(w.lost(), w.late(now))
+	return w.queue.head() != nil, cmp.Or(w.lost(), w.late(now))
 }
 
 // lost returns why the oldest call cannot end, or nil: a peer has gone before it has done its part.
 func (w *windows) lost() error {
-	o := w.head()
+	o := w.queue.head()
 	if o == nil {
 		return nil
 	}
@@ -87,8 +68,8 @@ func (w *windows) lost() error {
 
 // fail ends all Ops after a failure.
 func (w *windows) fail(failure *fault.Error) (any bool) {
-	for o := w.head(); o != nil; o = w.head() {
-		w.pop()
+	for o := w.queue.head(); o != nil; o = w.queue.head() {
+		w.queue.pop()
 		o.finish(failure)
 		any, w.stopped = true, true
 	}
@@ -97,17 +78,12 @@ func (w *windows) fail(failure *fault.Error) (any bool) {
 
 // late returns the error of a call that is past its deadline, or nil.
 func (w *windows) late(now time.Time) error {
-	w.handing.Lock()
-	var late *Op
-	if len(w.handed) > 0 && w.handed[0].past(now) {
-		late = w.handed[0]
-	}
-	w.handing.Unlock()
-	if late == nil {
+	late := w.queue.head()
+	if late == nil || !late.past(now) {
 		w.lateSince = time.Time{}
 		return nil
 	}
-	why, doubt := w.blame(w.head())
+	why, doubt := w.blame(late)
 	if w.lateSince.IsZero() {
 		w.lateSince = now
 	}

@@ -22,7 +22,7 @@ type Emitter struct {
 	Gathers    bool // copies that follow each other are one launch
 	Lending
 
-	Program program.Program
+	Program *program.Program
 	Call    *exec.Call            // of the instructions that are being emitted,
 	Slot    int                   // and theirs
 	Words   []cuda.WordOp         // to be enqueued at once
@@ -36,7 +36,7 @@ type Emitter struct {
 // Compile makes e.Program the program of a piece of a call.
 func (e *Emitter) Compile(call *exec.Call, low *program.Lowered, piece int) error {
 	e.Call = call
-	p := &e.Program
+	p := e.Program
 	if err := p.Compile(&e.Room, low, call, nil, piece); err != nil {
 		return err
 	}

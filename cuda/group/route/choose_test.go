@@ -10,8 +10,8 @@ import (
 
 // noted is the offer of a rank on a device, with windows of both kinds unless it says why not.
 func noted(device byte, deviceRate, hostRate float64, why ...string) Offer {
-	n := Offer{Has: true, Device: [16]byte{device}, Reads: [Kinds]Reads{{hostRate, 1e-6}, {deviceRate, 2e-6}},
-		Word: 1e-6}
+	n := Offer{Facts: Facts{Has: true, Device: [16]byte{device}, Word: 1e-6,
+		Reads: [Kinds]Reads{{hostRate, 1e-6}, {deviceRate, 2e-6}}}}
 	for k := range Kinds {
 		if int(k) < len(why) {
 			n.Why[k] = why[k]
@@ -60,7 +60,7 @@ func TestNext(t *testing.T) {
 
 func TestOffer(t *testing.T) {
 	for _, n := range []Offer{{}, noted(7, 1e9, 2.5, "", "why"),
-		{Has: true, Slot: 1 << 40, DeviceSlot: 1 << 33, Interprets: 2, Device: [16]byte{15: 3}}} {
+		{Facts: Facts{Has: true, Slot: 1 << 40, DeviceSlot: 1 << 33, Interprets: 2, Device: [16]byte{15: 3}}}} {
 		b := make([]byte, OfferBytes)
 		n.Encode(b)
 		require.Equal(t, n, Decode(b))
@@ -77,12 +77,12 @@ func TestOffer(t *testing.T) {
 
 // Ranks with other slots, or that use them otherwise, do not join.
 func TestSameSlots(t *testing.T) {
-	same := Offer{Slot: 4096, Graphs: 1}
+	same := Offer{Facts: Facts{Slot: 4096, Graphs: 1}}
 	require.NoError(t, SameSlots([]Offer{same, same}, 0))
 	for want, other := range map[string]Offer{
-		"GOCCL_CUDA_GRAPHS is 2":     {Slot: 4096, Graphs: 2},
-		"slots of 8192 bytes":        {Slot: 8192, Graphs: 1},
-		"GOCCL_CUDA_INTERPRET is 1,": {Slot: 4096, Graphs: 1, Interprets: byte(InterpretAlways)},
+		"GOCCL_CUDA_GRAPHS is 2":     {Facts: Facts{Slot: 4096, Graphs: 2}},
+		"slots of 8192 bytes":        {Facts: Facts{Slot: 8192, Graphs: 1}},
+		"GOCCL_CUDA_INTERPRET is 1,": {Facts: Facts{Slot: 4096, Graphs: 1, Interprets: byte(InterpretAlways)}},
 	} {
 		require.ErrorContains(t, SameSlots([]Offer{same, other}, 0), want)
 	}

@@ -115,11 +115,6 @@ func (a *Arena) InUse() int {
 // Memory returns the memory of the arena.
 func (a *Arena) Memory() cuda.Memory { return a.memory }
 
-// Owns reports whether an address is in the arena.
-func (a *Arena) Owns(p cuda.Ptr) bool {
-	return p >= a.memory.Ptr() && p-a.memory.Ptr() < cuda.Ptr(a.bytes)
-}
-
 // Close ends allocation, after all groups that use the arena were closed. The memory and the
 // context are given back when everything has been freed.
 func (a *Arena) Close() error {
