@@ -281,17 +281,6 @@ func (s *shared) freeIn(n int) error {
 	return cuda.WithContext(s.g.ctx, func() error { return s.free(n) })
 }
 
-// freeAll gives back everything at once, while ranks are joining.
-func (s *shared) freeAll() error {
-	t := s.g.opts.Thread
-	t.sharing.Lock()
-	if key := s.member(); t.present[key] == s {
-		delete(t.present, key)
-	}
-	t.sharing.Unlock()
-	return s.free(0)
-}
-
 // release gives back the memory and contexts of groups that were closed, if nobody uses them any
 // more. A graph that was destroyed later than its group has let them stay until then.
 func (t *Thread) release() error {

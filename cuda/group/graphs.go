@@ -162,22 +162,17 @@ func (c *graphs) abandon(o *Op, _ cuda.Stream) { o.finish(c.g.Failure()) }
 
 // prepare finds a region for the graph, and agrees with all ranks on the number of pieces of the
 // call: it waits until they have come to it.
-func (c *graphs) prepare(o *Op, on cuda.Stream) (err error) {
-	o.cut.pieces, err = c.agreed(o, on)
-	return err
-}
-
-func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
+func (c *graphs) prepare(o *Op, on cuda.Stream) error {
 	low, id := o.low, o.capture
 	if low.MostTold > page.MostTold {
-		return 0, fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
+		return fault.New(fault.NotSupported, "plan %s signals too often to be part of a CUDA graph", low.Name)
 	}
 	other, err := c.Stream.Capture()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if other != 0 && other != id {
-		return 0, fault.New(fault.NotSupported, "the group has calls in another capture that has not ended")
+		return fault.New(fault.NotSupported, "the group has calls in another capture that has not ended")
 	}
 	if c.id != id {
 		c.id, c.turn, c.mine = id, 0, -1
@@ -188,7 +183,8 @@ func (c *graphs) agreed(o *Op, on cuda.Stream) (pieces int, err error) {
 	if err == nil {
 		err = c.Compile(&o.call, low, 0)
 	}
-	return c.agree(&o.call, c.Program.Last+1, err)
+	o.cut.pieces, err = c.agree(&o.call, c.Program.Last+1, err)
+	return err
 }
 
 // unused takes a region that no graph uses, and returns -1 if there is none.
@@ -233,11 +229,23 @@ func (c *graphs) free(at int) {
 	}
 }
 
-// outlives reports whether there are graphs.
-func (c *graphs) outlives() bool {
+// inUse yields the regions that graphs use, while it holds their lock.
+func (c *graphs) inUse(yield func(int, *region) bool) {
 	c.using.Lock()
 	defer c.using.Unlock()
-	return slices.ContainsFunc(c.regions, func(r region) bool { return r.used })
+	for i := range c.regions {
+		if r := &c.regions[i]; r.used && !yield(i, r) {
+			return
+		}
+	}
+}
+
+// outlives reports whether there are graphs.
+func (c *graphs) outlives() bool {
+	for range c.inUse {
+		return true
+	}
+	return false
 }
 
 // agree exchanges regions and numbers of pieces with all ranks, and returns the largest number. If
@@ -320,7 +328,7 @@ func (c *graphs) part(piece int) error {
 	clear(c.seen)
 	clear(c.signalled)
 	c.entered, c.nth = !c.Signals(), 0
-	if err := emit.Lane(c.Program.Lanes[0], c); err != nil {
+	if err := c.Emit(c.Program.Lanes[0], c); err != nil {
 		return err
 	}
 	for peer, counts := range c.Program.Low.Heard {
@@ -346,14 +354,13 @@ func (c *graphs) Enter() {
 	c.awaitFlags()
 }
 
-func (c *graphs) Signal(int) error {
+func (c *graphs) Signal(int) {
 	c.Enter()
 	for _, peer := range c.Program.Low.Told[c.nth] {
 		c.set(peer, c.layout.Signal(c.Room.Rank, c.mine, c.Slot)+8*c.signalled[peer])
 		c.signalled[peer]++
 	}
 	c.nth++
-	return nil
 }
 
 func (c *graphs) Wait(peer, nth int) {
@@ -418,13 +425,9 @@ func (c *graphs) look(now time.Time) (pending bool, err error) {
 	if err := c.g.comm.Check(); err != nil { // which nobody else asks while there are no calls
 		return false, err
 	}
-	c.using.Lock()
-	defer c.using.Unlock()
-	for i := range c.regions {
-		if r := &c.regions[i]; r.used {
-			if err := c.stopped(i, r, now); err != nil {
-				return false, err
-			}
+	for i, r := range c.inUse {
+		if err := c.stopped(i, r, now); err != nil {
+			return false, err
 		}
 	}
 	return false, nil
@@ -477,10 +480,8 @@ func (r *region) where(waits uint64) (*captured, []flag) {
 
 // waiting reports whether a replay waits for a peer.
 func (c *graphs) waiting() bool {
-	c.using.Lock()
-	defer c.using.Unlock()
-	for i := range c.regions {
-		if c.regions[i].used && c.page.Load(c.layout.Ticks(i)+8) != 0 {
+	for i := range c.inUse {
+		if c.page.Load(c.layout.Ticks(i)+8) != 0 {
 			return true
 		}
 	}
@@ -490,13 +491,7 @@ func (c *graphs) waiting() bool {
 // release lets a replay go on. The stream sets the flags back, so this is repeated for as long as
 // it waits for more. The caller holds the lock of words.
 func (c *graphs) release() {
-	c.using.Lock()
-	defer c.using.Unlock()
-	for i := range c.regions {
-		r := &c.regions[i]
-		if !r.used {
-			continue
-		}
+	for i, r := range c.inUse {
 		_, flags := r.where(c.page.Load(c.layout.Ticks(i) + 8))
 		for _, f := range flags {
 			if c.page.Load(f.at) == 0 {

@@ -161,29 +161,11 @@ func (g *Group) Enqueue(call *exec.Call, on cuda.Stream) (*Op, error) {
 		return nil, g.refused(call, err)
 	}
 	o.capture = capture
-	if err := g.enqueue(o, on); err != nil {
-		o.drop()
-		return nil, err
-	}
-	return o, nil
-}
-
-// enqueue puts an Op that has no number yet on its way.
-func (g *Group) enqueue(o *Op, on cuda.Stream) error {
-	way, err := g.wayOf(o)
+	w, err := g.ready(o, on)
 	if err != nil {
 		o.drop()
-		return err
-	}
-	if !g.staged.batch.takes(&o.call) {
-		if err := g.endBatch(); err != nil {
-			o.drop()
-			return faultOf(err).In(g.label(), o.call.String())
-		}
-	}
-	if err := way.prepare(o, on); err != nil {
 		o.drop()
-		return g.refused(&o.call, err)
+		return nil, err
 	}
 	g.number(o)
 	o.note()
@@ -191,14 +173,32 @@ func (g *Group) enqueue(o *Op, on cuda.Stream) error {
 		each.announce(o)
 	}
 	g.ops.unended(o).Add(1)
-	way.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
+	w.hand(o) // before its pieces: a call of more than a stream can hold goes on while it is enqueued
 	g.opts.Thread.bell.Ring()
-	if err := way.enqueue(o, on); err != nil { // the streams have a part of the call
+	if err := w.enqueue(o, on); err != nil { // the streams have a part of the call
 		f := g.fail(err)
-		way.abandon(o, on)
-		return g.ended(&o.call, f)
+		w.abandon(o, on)
+		o.drop()
+		return nil, g.ended(call, f)
 	}
-	return nil
+	return o, nil
+}
+
+// ready returns the way of a call that has no number yet, and makes what it needs there.
+func (g *Group) ready(o *Op, on cuda.Stream) (way, error) {
+	w, err := g.wayOf(o)
+	if err != nil {
+		return nil, err
+	}
+	if !g.staged.batch.takes(&o.call) {
+		if err := g.endBatch(); err != nil {
+			return nil, faultOf(err).In(g.label(), o.call.String())
+		}
+	}
+	if err := w.prepare(o, on); err != nil {
+		return nil, g.refused(&o.call, err)
+	}
+	return w, nil
 }
 
 // wayOf returns the first way that a call suits. All ranks choose alike.

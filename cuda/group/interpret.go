@@ -182,7 +182,7 @@ func (n *interpreter) tableOf(o *Op, blocks int) error {
 	n.steps.table.Count, n.steps.full = 0, false
 	n.first, n.blocks, n.Slot = o.first, blocks, n.turn%plan.WindowSlots
 	n.turn++
-	return emit.Lane(n.Program.Lanes[0], n)
+	return n.Emit(n.Program.Lanes[0], n)
 }
 
 // Enter has the kernel wait until all peers have left the slot. One that has come to a later call
@@ -200,13 +200,7 @@ func (n *interpreter) Enter() {
 	}
 }
 
-func (n *interpreter) Signal(nth int) error {
-	if nth >= page.MostSignals {
-		return n.ErrSignals()
-	}
-	n.tell(page.At(n.first, 0, nth))
-	return nil
-}
+func (n *interpreter) Signal(nth int) { n.tell(page.At(n.first, 0, nth)) }
 
 func (n *interpreter) Wait(peer, nth int) {
 	n.w.seenAt[peer] = page.At(n.first, 0, 0)

@@ -3,7 +3,6 @@ package group
 import (
 	"slices"
 
-	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/cuda"
 	"github.com/goccl/goccl/cuda/group/emit"
@@ -214,38 +213,23 @@ func (p *pipeline) enqueueOut(o *Op, piece int) error {
 	return s.free.Record(p.toDevice.stream)
 }
 
-// enqueueMessage enqueues a piece of a message.
+// enqueueMessage enqueues a piece of a message. One that is sent has its slot when the piece that
+// had it before has been sent. Of one that is received, "there" says that it has left its slot.
 func (p *pipeline) enqueueMessage(o *Op, piece int) error {
-	n := o.first + uint64(piece)
-	if o.call.Coll == dtype.Send {
-		return p.enqueueSend(o, piece, n)
+	n, sends := o.first+uint64(piece), p.toHost.used
+	h, blocks, done := &p.toDevice, o.out, n
+	if sends {
+		h, blocks, done = &p.toHost, o.in, n-min(n, uint64(len(p.slots)))
 	}
-	return p.enqueueRecv(o, piece, n)
-}
-
-// enqueueSend enqueues a piece of a message, whose number on the pipeline is n. Its slot is free
-// when the piece that had it before has been sent.
-func (p *pipeline) enqueueSend(o *Op, piece int, n uint64) error {
-	if n > uint64(len(p.slots)) {
-		if err := p.toHost.await(p.address(p.done), n-uint64(len(p.slots))); err != nil {
+	if done > 0 {
+		if err := h.await(p.address(p.done), done); err != nil {
 			return err
 		}
 	}
-	if err := p.copy(o, piece, p.slot(n), o.in[0], o.head(), true); err != nil {
+	if err := p.copy(o, piece, p.slot(n), blocks[0], o.head(), sends); err != nil {
 		return err
 	}
-	return p.toHost.write(p.address(p.there), n)
-}
-
-// enqueueRecv enqueues a piece of a message to be received. "there" says that it has left its slot.
-func (p *pipeline) enqueueRecv(o *Op, piece int, n uint64) error {
-	if err := p.toDevice.await(p.address(p.done), n); err != nil {
-		return err
-	}
-	if err := p.copy(o, piece, p.slot(n), o.out[0], o.head(), false); err != nil {
-		return err
-	}
-	return p.toDevice.write(p.address(p.there), n)
+	return h.write(p.address(p.there), n)
 }
 
 // copy copies what belongs to a piece between a block of the caller and the area of the slot. Parts

@@ -33,6 +33,7 @@ import (
 type rails struct {
 	w        *windows
 	to, from []*pipeline                 // by rank; nil for those that are on none of the rails
+	all      []*pipeline                 // of both
 	memory   cuda.Memory                 // Tmp
 	orders   map[*program.Lowered]*order // of all plans
 	turns    [2]turn
@@ -87,11 +88,9 @@ const unlimited = time.Duration(1 << 62)
 // newRails makes what the rails need on the device.
 func newRails(w *windows) (r *rails, err error) {
 	r = &rails{w: w, to: w.g.staged.to, from: w.g.staged.from, orders: map[*program.Lowered]*order{}}
-	for _, lanes := range [2][]*pipeline{r.to, r.from} {
-		for _, p := range lanes {
-			if p != nil {
-				p.failed = w.failed
-			}
+	for _, p := range slices.Concat(r.from, r.to) {
+		if p != nil {
+			p.failed, r.all = w.failed, append(r.all, p)
 		}
 	}
 	r.memory, err = w.g.ctx.Alloc(len(r.turns) * w.Room.Slot)
@@ -499,14 +498,9 @@ func (r *rails) move(o *Op, line *line, b *program.Instruction) error {
 
 // join has the stream of the windows wait for all messages.
 func (r *rails) join() {
-	for _, lanes := range [2][]*pipeline{r.to, r.from} {
-		for _, p := range lanes {
-			if p == nil || !p.opened {
-				continue
-			}
-			if r.w.follow(r.w.Stream, p.last()) != nil {
-				return
-			}
+	for _, p := range r.all {
+		if p.opened && r.w.follow(r.w.Stream, p.last()) != nil {
+			return
 		}
 	}
 }
@@ -514,11 +508,12 @@ func (r *rails) join() {
 // awaits returns a rank on another host whose message a call waits for, or that does not take one,
 // or -1.
 func (r *rails) awaits(o *Op) int {
-	for _, lanes := range [2][]*pipeline{r.from, r.to} {
-		for peer, p := range lanes {
-			if p != nil && p.inFlight > 0 && p.flights[p.tail].of.of == o {
-				return peer
-			}
+	for _, p := range r.all {
+		if p.inFlight == 0 {
+			continue
+		}
+		if message := p.flights[p.tail].of; message.of == o {
+			return message.call.Root
 		}
 	}
 	return -1

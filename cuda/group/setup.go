@@ -93,7 +93,12 @@ func setUp(g *Group) error {
 	if err != nil || g.route.Name == route.Staged {
 		s.cleanups = slices.Concat(o.ownFrees[common], o.ownFrees[route.InHost], o.ownFrees[route.OnDevice],
 			o.peerFrees[common], o.peerFrees[route.InHost], o.peerFrees[route.OnDevice])
-		return errors.Join(err, s.freeAll())
+		g.opts.Thread.sharing.Lock()
+		if key := s.member(); g.opts.Thread.present[key] == s {
+			delete(g.opts.Thread.present, key)
+		}
+		g.opts.Thread.sharing.Unlock()
+		return errors.Join(err, s.free(0))
 	}
 	chosen := route.OnDevice
 	if g.route.Name == route.InHost.Route() {

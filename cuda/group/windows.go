@@ -233,7 +233,7 @@ func (w *windows) enqueuePiece(o *Op, piece, offer int) error {
 func (w *windows) part(o *Op, piece int, lane []program.Instruction) error {
 	w.first, w.piece = o.first, piece
 	w.Call, w.Slot = &o.call, int((o.first+uint64(piece))%plan.WindowSlots)
-	return emit.Lane(lane, w)
+	return w.Emit(lane, w)
 }
 
 // Enter has the stream wait until all peers have left the slot.
@@ -249,16 +249,12 @@ func (w *windows) Enter() {
 	}
 }
 
-func (w *windows) Signal(nth int) error {
-	if nth >= page.MostSignals {
-		return w.ErrSignals()
-	}
+func (w *windows) Signal(nth int) {
 	word := page.Signal
 	if nth <= w.Program.Low.Offered[w.Room.Rank] {
 		word = page.Offer
 	}
 	w.tell(word, page.At(w.first, w.piece, nth))
-	return nil
 }
 
 // Wait has the stream wait for a signal of a peer. One that has come to a later piece has left this

@@ -5,7 +5,6 @@ import (
 
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/cuda"
-	"github.com/goccl/goccl/cuda/group/emit"
 	"github.com/goccl/goccl/cuda/group/page"
 )
 
@@ -27,12 +26,11 @@ func (o *offering) Enter()        { o.at++ }
 func (o *offering) Leave()        { o.at++ }
 func (o *offering) Wait(int, int) { o.at++; o.waited = true }
 
-func (o *offering) Signal(int) error {
+func (o *offering) Signal(int) {
 	o.at++
 	if o.own = false; !o.waited {
 		o.n = o.at
 	}
-	return nil
 }
 
 func (o *offering) Copies(lane []program.Instruction) (int, error) {
@@ -50,7 +48,7 @@ func (o *offering) Reduce(b *program.Instruction) error {
 // is none, or if the program uses its own window after its last signal.
 func (w *windows) offering() int {
 	w.offered = offering{}
-	if emit.Lane(w.Program.Lanes[0], &w.offered) != nil || w.offered.own {
+	if w.Emit(w.Program.Lanes[0], &w.offered) != nil || w.offered.own {
 		return 0
 	}
 	return w.offered.n

@@ -63,7 +63,7 @@ func TestFindings(t *testing.T) {
 		{"interpreter", "ccl/exec/x.go", "package exec\nfunc f() {\n\tswitch b.Way {\n\t}\n}", 0},
 		{"opcodes", "cuda/group/x.go", "package group\nfunc f() {\n\tg(b.Op == program.OpCopy)\n}", 3},
 		{"opcodes", "cuda/group/x.go", "package group\nfunc f() {\n\tswitch b.Op {\n\tcase program.OpWait:\n\t}\n}", 4},
-		{"opcodes", "cuda/group/x.go", "package group\nfunc Lane() {\n\tg(b.Op == program.OpCopy)\n}", 0},
+		{"opcodes", "cuda/group/x.go", "package group\nfunc Emit() {\n\tg(b.Op == program.OpCopy)\n}", 0},
 		{"opcodes", "cuda/group/x.go", "package group\nfunc f(o program.Operand) {}", 0},
 		{"kinds", "cmd/goccl/x.go", "package main\nfunc f() {\n\tswitch s.Kind {\n\tcase plan.Send:\n\t}\n}", 4},
 		{"kinds", "ccl/sim/x.go", "package sim\nfunc f() {\n\tg(s.Kind != plan.Wait)\n}", 3},

@@ -216,7 +216,7 @@ func overInstructions(node ast.Node) string {
 
 // checkOpcodes finds places in the code of devices that name opcodes, except for the necessary one.
 func checkOpcodes(m *module) []finding {
-	return inFunctions(m, "cuda", []string{"Lane"}, func(node ast.Node) string {
+	return inFunctions(m, "cuda", []string{"Emit"}, func(node ast.Node) string {
 		s, ok := node.(*ast.SelectorExpr)
 		if !ok || len(s.Sel.Name) < 3 || s.Sel.Name[:2] != "Op" || !ast.IsExported(s.Sel.Name[2:]) {
 			return ""

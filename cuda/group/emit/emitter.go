@@ -46,11 +46,6 @@ func (e *Emitter) Compile(call *exec.Call, low *program.Lowered, piece int) erro
 	return nil
 }
 
-// ErrSignals is for a plan whose signals no word can count.
-func (e *Emitter) ErrSignals() error {
-	return fault.New(fault.NotSupported, "plan %s gives too many signals", e.Program.Low.Name)
-}
-
 // Flush enqueues the words that have come together.
 func (e *Emitter) Flush() error {
 	if len(e.Words) == 0 {

@@ -5,6 +5,7 @@ package emit
 import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/cuda/group/page"
 )
 
 // Sink is what the instructions of a program become: work of a stream (windows), a part of a CUDA
@@ -12,7 +13,7 @@ import (
 // them.
 type Sink interface {
 	Enter() // waits until all peers have left the slot
-	Signal(nth int) error
+	Signal(nth int)
 	Wait(peer, nth int)
 	Leave() // tells the peers that this rank has left their slots
 	// Copies does the first of some copies that follow each other, and returns how many it has
@@ -21,8 +22,8 @@ type Sink interface {
 	Reduce(b *program.Instruction) error
 }
 
-// Lane gives a sink the instructions of a lane.
-func Lane(lane []program.Instruction, to Sink) (err error) {
+// Emit gives a sink the instructions of a lane.
+func (e *Emitter) Emit(lane []program.Instruction, to Sink) (err error) {
 	for n := 1; len(lane) > 0 && err == nil; lane = lane[n:] {
 		b := &lane[0]
 		n = 1
@@ -30,7 +31,10 @@ func Lane(lane []program.Instruction, to Sink) (err error) {
 		case program.OpEnter:
 			to.Enter()
 		case program.OpSignal:
-			err = to.Signal(b.Nth)
+			if b.Nth >= page.MostSignals {
+				return fault.New(fault.NotSupported, "plan %s gives too many signals", e.Program.Low.Name)
+			}
+			to.Signal(b.Nth)
 		case program.OpWait:
 			to.Wait(b.Peer, b.Nth)
 		case program.OpLeave:
@@ -44,7 +48,7 @@ func Lane(lane []program.Instruction, to Sink) (err error) {
 		case program.OpReduce:
 			err = to.Reduce(b)
 		default:
-			err = fault.New(fault.Internal, "an instruction (%d) that no device knows", b.Op)
+			err = fault.New(fault.Internal, "an instruction (%d) of plan %s that no device knows", b.Op, e.Program.Low.Name)
 		}
 	}
 	return err
