@@ -223,9 +223,9 @@ func (w *windows) release() {
 	for _, peer := range w.peers {
 		for k, word := range [3]int{page.Offer, page.Signal, page.Left} {
 			offset, r := w.layout.Of(peer, word), &w.released[peer][k]
-			if come := w.page.Load(offset); !r.stored || come != r.value {
-				*r = released{true, come + out}
-				w.page.Store(offset, r.value)
+			if come := w.page.Load(offset); *r == 0 || come != *r {
+				*r = come + out
+				w.page.Store(offset, *r)
 			}
 		}
 	}

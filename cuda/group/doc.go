@@ -9,9 +9,9 @@
 //
 // How calls are moved are ways (ways.go): staged, windows, graphs. A Group has a list of those that
 // work on all of its ranks. They settle that when they join (setup.go, package route): they open
-// windows of their own, tell all what works, open those of the peers, tell all, and with route.Auto
-// read a pattern of each peer (setup_probe.go) and tell all how that went. A rank never waits for a
-// peer but in these exchanges, by the Comm, which names a rank that has died.
+// windows of their own and of the peers, read them with route.Auto (setup_probe.go), and tell all
+// after each step. A rank waits for peers only there, by the Comm, which names a rank that has
+// died.
 //
 // # The staged way
 //

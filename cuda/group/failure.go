@@ -36,9 +36,7 @@ func (g *Group) ended(call *exec.Call, f *fault.Error) *fault.Error {
 }
 
 // explain adds to an error which rank and call it happened in.
-func (o *Op) explain(err error) *fault.Error {
-	return faultOf(err).In(o.g.label(), o.describe())
-}
+func (o *Op) explain(err error) *fault.Error { return faultOf(err).In(o.g.label(), o.describe()) }
 
 // faultOf returns the fault.Error in an error, or makes one.
 func faultOf(err error) *fault.Error {

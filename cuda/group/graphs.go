@@ -96,11 +96,10 @@ const (
 func openGraphs(w *windows) (*graphs, error) {
 	n := len(w.pages)
 	c := &graphs{shared: w.shared, mine: -1, memory: make([][]cuda.Ptr, n), channels: make([]int, n),
-		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n)}
-	c.Program = new(program.Program)
-	c.Room, c.Functions, c.Processors, c.Gathers = w.Room, w.Functions, w.Processors, true
+		theirs: make([]int, n), seen: make([]int, n), signalled: make([]int, n),
+		Emitter: emit.Emitter{Program: new(program.Program), Room: w.Room, Functions: w.Functions,
+			Processors: w.Processors, Gathers: true, Places: make([]cuda.Ptr, n)}}
 	c.Room.Slot = share.GraphSlot(w.Room.Slot)
-	c.Places = make([]cuda.Ptr, n)
 	c.add(min(c.layout.Graphs, share.RegionsOfChunk))
 	var err error
 	c.Stream, err = c.g.ctx.NewStream(urgencyToDevice)

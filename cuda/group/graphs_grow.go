@@ -46,7 +46,7 @@ func (c *graphs) grow() error {
 	t.sharing.Lock()
 	c.cleanups = slices.Insert(c.cleanups, c.owned, free)
 	c.owned++
-	c.grown = append(c.grown, made)
+	c.chunks = append(c.chunks, made)
 	t.sharing.Unlock()
 	if err := c.passOn(made); err != nil { // some may have it, and others not
 		return c.g.fail(err)
@@ -123,7 +123,7 @@ func (c *graphs) passOn(made chunk) error {
 		defer syscall.Close(descriptor)
 	}
 	for range elsewhere {
-		if err := share.Pass(c.g.opts.Window.Channel, uint64(len(c.grown)), descriptor); err != nil {
+		if err := share.Pass(c.g.opts.Window.Channel, uint64(len(c.chunks)), descriptor); err != nil {
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (c *graphs) mapChunk(rank, number int) (at cuda.Ptr, free func() error, err
 		t := c.g.opts.Thread
 		t.sharing.Lock()
 		var made chunk
-		if number <= len(peer.grown) {
-			made = peer.grown[number-1]
+		if number <= len(peer.chunks) {
+			made = peer.chunks[number-1]
 		}
 		t.sharing.Unlock()
 		switch {

@@ -24,9 +24,8 @@ import (
 // executed at once. When nothing else helps, the host lets it go (release); then it writes nothing
 // more.
 //
-// Calls of which a rank does not know all lengths, groups of more than eight ranks, plans with too
-// many steps, and graphs have no such kernels; calls of up to tune.MostInPackets bytes a block do
-// without signals (interpret_packets.go). A kernel that waits long tells its host for whom.
+// The shortest calls do without signals (interpret_packets.go). A kernel that waits long tells its
+// host for whom.
 //
 // Each rank's window has slots for such calls, which they use in turn, and flags: a word for each
 // rank and block that writes it. A flag holds a position, as the words of pages do: that of the

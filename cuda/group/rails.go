@@ -25,11 +25,9 @@ import (
 // reduce the next one. The messages of two ranks keep the order of the pieces. Two pieces are under
 // way at the same time, so there is Tmp for two.
 //
-// Of a group on several hosts with the same number of ranks, all_reduce, all_gather and
-// reduce_scatter go so, by hierarchical plans; all else is staged. In front of its data a message
-// has the print of its call, by which ranks of different hosts find out that they have called
-// different things. A rank that fails says so to the ranks of its host before it lets the streams
-// of messages go, since those of the windows follow them.
+// In front of its data a message has the print of its call, by which ranks of different hosts find
+// out that they have called different things. A rank that fails says so to the ranks of its host
+// before it lets the streams of messages go, since those of the windows follow them.
 type rails struct {
 	w        *windows
 	to, from []*pipeline                 // by rank; nil for those that are on none of the rails

@@ -72,16 +72,14 @@ func setUp(g *Group) error {
 	s.peers = on.Neighbours(g.rank)
 	w := &windows{shared: s, lows: map[choice]*program.Lowered{},
 		Emitter: emit.Emitter{Program: new(program.Program), Functions: map[*kernel.Function]cuda.Function{}},
-		seenAt:  make([]uint64, g.size), released: make([][3]released, g.size)}
+		seenAt:  make([]uint64, g.size), released: make([][3]uint64, g.size)}
 	w.Room = program.Room{Rank: g.rank, Ranks: g.size, Channels: exec.PlanChannels, Enqueued: true,
 		Slot: share.SlotOf(g.opts.Staging), Windows: make([]program.Window, g.size)}
 	o := &setup{windows: w, hosts: len(on.Hosts()), inProcess: make([]bool, g.size), opened: make([]bool, g.size),
 		passed: make([][]int, g.size)}
 	s.setup = o
 	defer o.close()
-	for k := range route.Kinds {
-		o.places[k] = make([]cuda.Ptr, g.size)
-	}
+	o.places = [route.Kinds][]cuda.Ptr{make([]cuda.Ptr, g.size), make([]cuda.Ptr, g.size)}
 	if g.opts.Window != nil {
 		o.lacks = g.opts.Window.Lacks
 		o.ownFrees[common] = []func() error{g.opts.Window.Free}

@@ -56,11 +56,10 @@ func (o *setup) scratch(slot int) (at int, host []byte, device cuda.Ptr) {
 
 // access tells the driver what the host does until it calls ended.
 func (o *setup) access(at int, write bool) (ended func()) {
-	g := o.g
-	if g.staged.watch == nil {
+	if o.g.staged.watch == nil {
 		return func() {}
 	}
-	return g.staged.watch.HostAccess(g.staged.memory.Ptr()+cuda.Ptr(at), o.probed(), write)
+	return o.g.staged.watch.HostAccess(o.g.staged.memory.Ptr()+cuda.Ptr(at), o.probed(), write)
 }
 
 // fill writes the pattern of this rank into its window.

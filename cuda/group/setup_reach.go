@@ -34,14 +34,12 @@ func (o *setup) openCommon() error {
 			return err
 		}
 	}
-	if o.Stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
-		return err
+	for _, stream := range [2]*cuda.Stream{&o.Stream, &o.ahead} {
+		if *stream, err = g.queues.newWaiter(urgencyToDevice); err != nil {
+			return err
+		}
+		o.ownFrees[common] = append(o.ownFrees[common], (*stream).Destroy)
 	}
-	o.ownFrees[common] = append(o.ownFrees[common], o.Stream.Destroy)
-	if o.ahead, err = g.queues.newWaiter(urgencyToDevice); err != nil {
-		return err
-	}
-	o.ownFrees[common] = append(o.ownFrees[common], o.ahead.Destroy)
 	if o.offers, err = g.ctx.NewEvent(); err != nil {
 		return err
 	}
@@ -166,30 +164,22 @@ func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer)
 
 // importInProcess maps the memory of a rank of this process on another device.
 func (o *setup) importInProcess(rank int, peer *Group) error {
-	w := peer.opts.Window
-	memories, descriptors := []cuda.Memory{w.Memory}, []int(nil)
-	if w.Arena != nil {
-		memories = append(memories, w.Arena.Memory())
+	memories := []cuda.Memory{peer.opts.Window.Memory}
+	if arena := peer.opts.Window.Arena; arena != nil {
+		memories = append(memories, arena.Memory())
 	}
-	defer func() {
-		for _, descriptor := range descriptors {
+	for i, m := range memories {
+		descriptor := -1
+		err := cuda.WithContext(peer.ctx, func() (err error) { descriptor, err = m.Descriptor(); return err })
+		if err == nil {
+			err = o.importMemory(rank, i, descriptor)
 			syscall.Close(descriptor)
 		}
-	}()
-	err := cuda.WithContext(peer.ctx, func() error {
-		for _, m := range memories {
-			descriptor, err := m.Descriptor()
-			if err != nil {
-				return err
-			}
-			descriptors = append(descriptors, descriptor)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	return o.importMemory(rank, descriptors)
+	return nil
 }
 
 // openPage maps the page of a rank in another process.
@@ -240,7 +230,12 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 		if first < o.firstPassed() { // its offers contradict each other
 			return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in the memory of its device has come")
 		}
-		return o.importMemory(rank, o.passed[rank][first:])
+		for i, descriptor := range o.passed[rank][first:] {
+			if err := o.importMemory(rank, i, descriptor); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if len(o.passed[rank]) <= o.firstPassed() { // its offers contradict each other
 		return fault.Peer(fault.NotSupported, rank, "no descriptor of its window in memory of the host has come")
@@ -252,19 +247,17 @@ func (o *setup) openPeer(rank int, k route.Kind) error {
 	return err
 }
 
-// importMemory maps a rank's window in the memory of its device, and its arena if it has one.
-func (o *setup) importMemory(rank int, descriptors []int) error {
-	for i, descriptor := range descriptors {
-		at, bytes := &o.places[route.OnDevice][rank], o.windowRoom().Bytes(o.slots[rank])
-		if i > 0 {
-			at, bytes = &o.arenas[rank].Base, o.arenas[rank].Bytes
-		}
-		memory, err := o.g.ctx.Import(descriptor, bytes)
-		if err != nil {
-			return err
-		}
-		o.peerFrees[route.OnDevice] = append(o.peerFrees[route.OnDevice], memory.Free)
-		*at = memory.Ptr()
+// importMemory maps a rank's window in the memory of its device, or what comes next, its arena.
+func (o *setup) importMemory(rank, which, descriptor int) error {
+	at, bytes := &o.places[route.OnDevice][rank], o.windowRoom().Bytes(o.slots[rank])
+	if which > 0 {
+		at, bytes = &o.arenas[rank].Base, o.arenas[rank].Bytes
 	}
+	memory, err := o.g.ctx.Import(descriptor, bytes)
+	if err != nil {
+		return err
+	}
+	o.peerFrees[route.OnDevice] = append(o.peerFrees[route.OnDevice], memory.Free)
+	*at = memory.Ptr()
 	return nil
 }

@@ -29,7 +29,7 @@ type shared struct {
 	// Guarded by Thread.sharing.
 	cleanups []func() error // give back, last first, what was opened
 	owned    int            // the first of these: what is not of the peers
-	grown    []chunk        // for graphs, made after joining
+	chunks   []chunk        // for graphs, made after joining
 	left     bool           // this rank uses nothing of the others any more
 	setup    *setup         // nil when the ranks have agreed
 }

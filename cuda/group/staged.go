@@ -125,13 +125,10 @@ func (st *staged) suits(o *Op) (ok bool, err error) {
 	return err == nil, err
 }
 
-func (st *staged) prepare(o *Op, _ cuda.Stream) error { return o.pipeline.open() }
-
-func (st *staged) hand(o *Op) { o.pipeline.hand(o) }
-
+func (st *staged) prepare(o *Op, _ cuda.Stream) error  { return o.pipeline.open() }
+func (st *staged) hand(o *Op)                          { o.pipeline.hand(o) }
 func (st *staged) enqueue(o *Op, on cuda.Stream) error { return o.pipeline.enqueue(o, on) }
-
-func (st *staged) abandon(o *Op, on cuda.Stream) { o.pipeline.abandon(o, on) }
+func (st *staged) abandon(o *Op, on cuda.Stream)       { o.pipeline.abandon(o, on) }
 
 // pipelineOf returns the pipeline of a call.
 func (st *staged) pipelineOf(call *exec.Call) *pipeline {

@@ -13,7 +13,7 @@ import (
 type way interface {
 	// suits reports whether a call goes this way, and notes in the Op how. All ranks answer alike.
 	suits(o *Op) (bool, error)
-	// prepare makes what the call needs. An error refuses the call, and nothing has happened.
+	// prepare makes what the call needs. An error refuses it.
 	prepare(o *Op, on cuda.Stream) error
 	// announce tells the hosts of the peers of a call by whatever way.
 	announce(o *Op)
@@ -27,8 +27,7 @@ type way interface {
 
 	// Only the device thread calls what follows, and who closes the group when that has left it.
 
-	// advance works on the calls once. It reports whether anything has moved, and whether calls are
-	// pending.
+	// advance reports whether anything has moved, and whether calls are pending.
 	advance() (moved, pending bool)
 	// look returns why calls cannot end, or else whether any is waiting for the device.
 	look(now time.Time) (pending bool, err error)

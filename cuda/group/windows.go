@@ -42,15 +42,9 @@ type windows struct {
 	over  atomic.Bool // the streams have ended after the group has failed
 
 	// Used only by the device thread.
-	released  [][3]released // by peer: what unblock has stored in its words
-	stopped   bool          // the group has failed before the streams had ended a call
-	lateSince time.Time     // when a call was first found past its deadline
-}
-
-// released is what was stored into a word to let go what waits for it.
-type released struct {
-	stored bool
-	value  uint64
+	released  [][3]uint64 // by peer: what was stored in its words to let go what waits for them; or 0
+	stopped   bool        // the group has failed before the streams had ended a call
+	lateSince time.Time   // when a call was first found past its deadline
 }
 
 // form is another form of a call than a stream of pieces: one kernel (interpreter), or a stream

@@ -56,16 +56,13 @@ type Layout struct{ Ranks, Graphs int }
 // Of returns the offset of a word that belongs to a peer.
 func (l Layout) Of(peer, word int) int { return (peer*WordsOfPeer + word) * WordBytes }
 
-// Begun, Ended and Released return the offsets of these words.
-func (l Layout) Begun() int    { return l.Of(l.Ranks, 0) }
-func (l Layout) Ended() int    { return l.Of(l.Ranks, 1) }
-func (l Layout) Released() int { return l.Of(l.Ranks, 2) }
-
-// Awaited returns the offset of the word of one of so many ranks as a table has.
+// Begun and so on return the offsets of these words; Awaited that of one of so many ranks as a
+// table has.
+func (l Layout) Begun() int           { return l.Of(l.Ranks, 0) }
+func (l Layout) Ended() int           { return l.Of(l.Ranks, 1) }
+func (l Layout) Released() int        { return l.Of(l.Ranks, 2) }
 func (l Layout) Awaited(rank int) int { return l.Of(l.Ranks, 3) + 8*rank }
-
-// Offered returns the offset of the word of the stream ahead.
-func (l Layout) Offered() int { return l.Of(l.Ranks, 4) }
+func (l Layout) Offered() int         { return l.Of(l.Ranks, 4) }
 
 // Print returns the offset of the print of the call with a number.
 func (l Layout) Print(seq uint64) int { return l.Of(l.Ranks, 5) + int(seq%printsKept)*printBytes }
