@@ -77,7 +77,7 @@ func (c *Communicator) onDevice(device cuda.Context, window *DeviceWindow) (*Dev
 	}
 	onDevice := c.planner.twin(c.group.WithDevices(topo.Devices{}))
 	if opts.Why = c.whyStaged(); opts.Why == "" {
-		opts.WindowPlanner, opts.Sharing = onDevice, c.sharing()
+		opts.WindowPlanner, opts.Peers = onDevice, c.devicePeers()
 	}
 	g, err := group.New(opts)
 	if window != nil {
@@ -127,10 +127,10 @@ func (c *Communicator) whyStaged() string {
 	return "" // or it is an error, which says what is lacking
 }
 
-// sharing says how the ranks of c reach each other's windows.
-func (c *Communicator) sharing() group.Sharing {
+// devicePeers says how the ranks of c reach each other's windows.
+func (c *Communicator) devicePeers() group.Peers {
 	id, _ := sessionOf(c.origin.addresses)
-	return group.Sharing{
+	return group.Peers{
 		Group: string(id[:]), On: c.group,
 		Descriptors: func(rank int) []int {
 			_, descriptors := c.Shared(rank)

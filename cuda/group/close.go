@@ -307,7 +307,7 @@ func (t *Thread) release() error {
 // uses reports whether a rank of this process still uses the memory. The caller holds t.sharing.
 func (t *Thread) uses(s *shared) bool {
 	for rank := range s.pages {
-		if peer := t.present[member{s.g.opts.Sharing.Group, rank}]; peer != nil && !peer.left {
+		if peer := t.present[member{s.g.opts.Peers.Group, rank}]; peer != nil && !peer.left {
 			return true
 		}
 	}

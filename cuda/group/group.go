@@ -23,9 +23,9 @@ type Options struct {
 	Record  *record.Ring // of calls; nil to record nothing. Comm must not write it
 
 	// WindowPlanner chooses among plans that read windows, for calls that all ranks make over
-	// windows (Sharing), and is used by this Group alone; nil for none, on all ranks.
+	// windows (Peers), and is used by this Group alone; nil for none, on all ranks.
 	WindowPlanner exec.Planner
-	Sharing       Sharing
+	Peers         Peers
 	Graphs        int           // how many CUDA graphs can have calls of the group
 	Window        *share.Window // of this rank; without one, all ranks stage. New takes it over, even if it fails
 	Interpret     route.Interpret

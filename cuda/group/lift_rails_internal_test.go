@@ -224,7 +224,7 @@ func tapedRails(t *testing.T, p *plan.Plan, rank int) *tape {
 	w.forms = []form{r}
 	o := &Op{g: g, call: s.call, first: 3, low: low}
 	o.holders.Store(1)
-	require.NoError(t, r.pieces(o, low))
+	require.NoError(t, r.pieces(o))
 	require.NoError(t, w.Flush())
 	require.Equal(t, 1, o.cut.pieces)
 	return s

@@ -199,7 +199,7 @@ func (r *rails) ready(of *order) error {
 
 // enqueue enqueues a call. After an error the stream of the windows waits for all messages.
 func (r *rails) enqueue(o *Op) error {
-	if err := r.pieces(o, o.low); err != nil {
+	if err := r.pieces(o); err != nil {
 		r.join()
 		return err
 	}
@@ -207,12 +207,12 @@ func (r *rails) enqueue(o *Op) error {
 }
 
 // pieces enqueues the pieces of a call.
-func (r *rails) pieces(o *Op, low *program.Lowered) error {
-	of := r.orders[low]
+func (r *rails) pieces(o *Op) error {
+	of := r.orders[o.low]
 	if err := r.ready(of); err != nil {
 		return err
 	}
-	if err := r.start(o, low, of, 0); err != nil {
+	if err := r.start(o, of, 0); err != nil {
 		return err
 	}
 	for piece := range o.cut.pieces {
@@ -222,7 +222,7 @@ func (r *rails) pieces(o *Op, low *program.Lowered) error {
 			return err
 		}
 		if piece+1 < o.cut.pieces {
-			if err := r.start(o, low, of, piece+1); err != nil {
+			if err := r.start(o, of, piece+1); err != nil {
 				return err
 			}
 			r.switchTo(t)
@@ -241,12 +241,12 @@ func (r *rails) switchTo(t *turn) {
 }
 
 // start enqueues what a piece does before it waits for messages.
-func (r *rails) start(o *Op, low *program.Lowered, of *order, piece int) error {
+func (r *rails) start(o *Op, of *order, piece int) error {
 	t := &r.turns[piece%2]
 	t.piece = piece
 	r.switchTo(t)
 	w := r.w
-	if err := w.Compile(&o.call, low, piece); err != nil {
+	if err := w.Compile(&o.call, o.low, piece); err != nil {
 		return err
 	}
 	o.cut.pieces = w.Program.Last + 1

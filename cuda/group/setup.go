@@ -23,8 +23,8 @@ import (
 	"github.com/goccl/goccl/cuda/kernel"
 )
 
-// Sharing says how the ranks of a Group reach each other's Window.
-type Sharing struct {
+// Peers says how the ranks of a Group reach each other's Window.
+type Peers struct {
 	// Group names the group, alike for all ranks and unlike any other.
 	Group string
 	// On is what it runs on: the ranks of a host share memory.
@@ -66,7 +66,7 @@ const common = route.Kinds
 // rank lacks, or which other one lacks something. A rank without a Window has all do without, which
 // is no error.
 func setUp(g *Group) error {
-	s, on := g.shared, g.opts.Sharing.On
+	s, on := g.shared, g.opts.Peers.On
 	s.layout, s.pages = page.Layout{Ranks: g.size, Graphs: g.opts.Graphs}, make([]page.Page, g.size)
 	s.compared, s.goneAt = make([]uint64, g.size), make([]atomic.Int64, g.size)
 	s.peers = on.Neighbours(g.rank)
@@ -136,7 +136,7 @@ func (o *setup) agree() error {
 		o.arenas = append(o.arenas, emit.Lent{Bytes: int(n.Arena)})
 	}
 	var tried [route.Kinds]bool
-	on := g.opts.Sharing.On
+	on := g.opts.Peers.On
 	o.interprets = route.Interprets(offers, on)
 	for open := route.Next(offers, on, tried); len(open) > 0; open = route.Next(offers, on, tried) {
 		for _, k := range open {

@@ -129,7 +129,7 @@ func (o *setup) withPeers(f func() error) error {
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
 	for rank, here := range o.inProcess {
-		if here && t.present[member{o.g.opts.Sharing.Group, rank}] == nil {
+		if here && t.present[member{o.g.opts.Peers.Group, rank}] == nil {
 			return fault.Peer(fault.PeerLeft, rank, "it has left while the ranks were joining")
 		}
 	}
@@ -142,7 +142,7 @@ func (o *setup) openInProcess(rank int, open []route.Kind, offers []route.Offer)
 	t := o.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
-	peer := t.present[member{o.g.opts.Sharing.Group, rank}]
+	peer := t.present[member{o.g.opts.Peers.Group, rank}]
 	if peer == nil {
 		return false
 	}
@@ -188,7 +188,7 @@ func (o *setup) openPage(rank int) error {
 		return nil
 	}
 	if o.passed[rank] == nil { // not in an attempt before
-		o.passed[rank] = o.g.opts.Sharing.Descriptors(rank)
+		o.passed[rank] = o.g.opts.Peers.Descriptors(rank)
 	}
 	want := o.firstPassed()
 	for k := range route.Kinds {

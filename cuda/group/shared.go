@@ -112,7 +112,7 @@ func (s *shared) inProcess(rank int) *shared {
 	t := s.g.opts.Thread
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
-	return t.present[member{s.g.opts.Sharing.Group, rank}]
+	return t.present[member{s.g.opts.Peers.Group, rank}]
 }
 
 // windowRoom says what is where in the windows of all ranks.
@@ -120,4 +120,4 @@ func (s *shared) windowRoom() share.Room {
 	return share.Room{Slot: share.SlotOf(s.g.opts.Staging), Graphs: s.layout.Graphs, Ranks: len(s.pages)}
 }
 
-func (s *shared) member() member { return member{s.g.opts.Sharing.Group, s.g.rank} }
+func (s *shared) member() member { return member{s.g.opts.Peers.Group, s.g.rank} }

@@ -71,10 +71,10 @@ func (st *staged) open() (err error) {
 	for range g.size + 1 {
 		add(messageSlots, message, false, true)
 	}
-	if g.opts.WindowPlanner != nil && route.Unfit(g.opts.Sharing.On) == "" {
+	if g.opts.WindowPlanner != nil && route.Unfit(g.opts.Peers.On) == "" {
 		st.to, st.from = make([]*pipeline, g.size), make([]*pipeline, g.size)
 		rail := max(message, railSlot(share.SlotOf(g.opts.Staging)))
-		for _, peer := range g.opts.Sharing.On.Rails(g.rank) {
+		for _, peer := range g.opts.Peers.On.Rails(g.rank) {
 			st.to[peer] = add(messageSlots, rail, true, false)
 			st.from[peer] = add(messageSlots, rail, false, true)
 		}

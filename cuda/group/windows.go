@@ -106,7 +106,7 @@ func (w *windows) lower(p *plan.Plan) (*program.Lowered, error) {
 	}
 	if p.Needs&plan.Messages != 0 {
 		streams, err := program.Streams(p)
-		if errors.Is(err, fault.NotSupported) || err == nil && !onRails(streams, w.g.opts.Sharing.On) {
+		if errors.Is(err, fault.NotSupported) || err == nil && !onRails(streams, w.g.opts.Peers.On) {
 			return nil, nil
 		}
 		if err != nil {

@@ -64,11 +64,11 @@ const RegionsOfChunk = 8
 // HasChannel reports whether the windows of a group with so many graphs have channels.
 func HasChannel(graphs, ranks int) bool { return graphs > RegionsOfChunk && ranks > 1 }
 
-// RunSlot is the size of a slot for such calls. The longest one fits although each rank's part of
+// RunSlot is the size of a slot for short calls. The longest one fits although each rank's part of
 // it begins at a line of the cache, and what comes behind begins at a page.
 const RunSlot = tune.MostInterpreted + page.Align
 
-// RunsBytes returns how much of a window such calls have.
+// RunsBytes returns how much of a window short calls have.
 func RunsBytes(ranks int) int {
 	if ranks > kernel.MostRanks {
 		return 0
