@@ -44,7 +44,7 @@ type interpreter struct {
 	put          uint64                    // calls in packets so far
 	packets      []cuda.Ptr                // by rank: where they are
 	operands     [kernel.MostRanks]uint64  // of a call in packets
-	used         [plan.WindowSlots]usedSlot
+	freeAt       [plan.WindowSlots]usedSlot
 }
 
 // usedSlot says where the peers are when they have left a slot.
@@ -190,7 +190,7 @@ func (n *interpreter) Enter() {
 	if !n.Signals() {
 		return
 	}
-	slot := &n.used[n.Slot]
+	slot := &n.freeAt[n.Slot]
 	for _, peer := range n.w.peers {
 		if page.Before(n.w.seenAt[peer], slot.left) {
 			n.await(peer, slot.left, slot.blocks)
@@ -209,7 +209,7 @@ func (n *interpreter) Wait(peer, nth int) {
 func (n *interpreter) Leave() {
 	left := page.At(n.first, 1, 0)
 	if n.Signals() {
-		n.used[n.Slot] = usedSlot{left, n.blocks}
+		n.freeAt[n.Slot] = usedSlot{left, n.blocks}
 	}
 	n.tell(left)
 }

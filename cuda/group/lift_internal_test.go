@@ -417,7 +417,7 @@ func tapedTable(t *testing.T, p *plan.Plan, rank int) *tape {
 	w := s.w
 	n := newInterpreter(w)
 	copy(n.Places, w.Places) // where ref finds chunks
-	n.turn, n.used = 1, [plan.WindowSlots]usedSlot{{page.At(2, 1, 0), 1}, {page.At(1, 1, 0), 2}}
+	n.turn, n.freeAt = 1, [plan.WindowSlots]usedSlot{{page.At(2, 1, 0), 1}, {page.At(1, 1, 0), 2}}
 	clear(w.seenAt)
 	s.e, s.events, s.scratch = &n.Emitter, nil, nil
 	low, err := program.Lower(p, &n.Room)

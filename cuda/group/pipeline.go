@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/cuda/group/emit"
 )
 
-// pipeline is the way of calls through the memory of the host, one after the other: streams, slots
-// and words. Sends have only the stream to the host, and receives only that to the device.
+// pipeline is what staged calls pass one after the other: streams, slots and words. Sends have only
+// the stream to the host, and receives only that to the device.
 type pipeline struct {
 	g           *Group
 	st          *staged

@@ -215,7 +215,7 @@ func (o *setup) lackAll(open []route.Kind, err error) {
 	}
 }
 
-// exchange gives this rank's note to all, and returns theirs.
+// exchange gives this rank's offer to all, and returns theirs.
 func (o *setup) exchange() ([]route.Offer, error) {
 	g := o.g
 	own := route.Offer{Facts: route.Facts{Has: g.opts.Window != nil, Slot: uint64(o.Room.Slot),
