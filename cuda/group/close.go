@@ -84,6 +84,9 @@ func (g *Group) Close() error {
 	g.ending.using.Unlock()
 	g.queries.lookAfter()
 	g.ctx.Leave()
+	if len(g.shared.cleanups) == 0 {
+		return errors.Join(err, g.ctx.Release())
+	}
 	t := g.opts.Thread
 	t.sharing.Lock()
 	t.left = append(t.left, g.shared)
@@ -91,8 +94,8 @@ func (g *Group) Close() error {
 	return errors.Join(err, t.release())
 }
 
-// advance works on the calls once. It reports whether anything has moved, and whether calls are
-// pending. Only the device thread calls it, and Close when that has left the group.
+// advance reports whether anything has moved, and whether calls are pending. Only the device thread
+// calls it, and Close when that has left the group.
 func (g *Group) advance() (moved, pending bool) {
 	if g.Failure() != nil {
 		over := g.stop()
@@ -105,8 +108,7 @@ func (g *Group) advance() (moved, pending bool) {
 	return moved, pending
 }
 
-// unblock lets the streams go that wait for this rank's host. failed says that this rank has not
-// done its part of what it called, and perhaps never will.
+// unblock lets the streams go, once, that wait for this rank's host.
 func (g *Group) unblock(failed bool) {
 	g.ending.storing.Lock()
 	defer g.ending.storing.Unlock()
@@ -128,7 +130,7 @@ func (g *Group) stop() bool {
 	return over
 }
 
-// failOps ends all Ops after a failure. It reports whether there were any.
+// failOps ends all Ops, and reports whether there were any.
 func (g *Group) failOps() (any bool) {
 	failure := g.Failure()
 	for _, w := range g.ways {
@@ -137,7 +139,7 @@ func (g *Group) failOps() (any bool) {
 	return any
 }
 
-// drain waits for the streams.
+// drain waits for the streams of pipelines.
 func (g *Group) drain() error {
 	begin := time.Now()
 	for _, p := range g.staged.used() {
@@ -273,7 +275,7 @@ func (s *shared) free(n int) error {
 	return errors.Join(errs...)
 }
 
-// freeIn is free in the context of the group, which another may have left.
+// freeIn is free in the context of the group.
 func (s *shared) freeIn(n int) error {
 	if len(s.cleanups) == n {
 		return nil

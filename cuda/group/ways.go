@@ -24,6 +24,11 @@ type way interface {
 	// abandon makes the caller's stream wait for what has been enqueued of a call before an error,
 	// as far as the driver still does anything. The memory of the call is safe from then on.
 	abandon(o *Op, on cuda.Stream)
+	// unblock lets streams go that wait for this rank's host. failed says that this rank has not
+	// done its part of what it called, and perhaps never will.
+	unblock(failed bool)
+	// outlives reports whether the way has work that goes on when the group is closed.
+	outlives() bool
 
 	// Only the device thread calls what follows, and who closes the group when that has left it.
 
@@ -31,17 +36,12 @@ type way interface {
 	advance() (moved, pending bool)
 	// look returns why calls cannot end, or else whether any is waiting for the device.
 	look(now time.Time) (pending bool, err error)
-	// unblock lets streams go that wait for this rank's host. failed says that this rank has not
-	// done its part of what it called.
-	unblock(failed bool)
 	// stop lets streams go that wait for peers, after the group has failed. It reports whether
 	// they are known to have ended; until then it is called again.
 	stop() bool
 	// fail ends all Ops, and reports whether there were any.
 	fail(failure *fault.Error) (any bool)
-	// outlives reports whether the way has work that goes on when the group is closed, and resume
-	// lets that go on, if nobody comes for it. It reports whether it has done so.
-	outlives() bool
+	// resume lets that go on, if nobody comes for it, and reports whether it has done so.
 	resume() bool
 }
 

@@ -43,8 +43,7 @@ type Sink interface {
 	Signal(nth int)
 	Wait(peer, nth int)
 	Leave() // tells the peers that this rank has left their slots
-	// Copies does the first of some copies that follow each other, and returns how many it has
-	// done.
+	// Copies does the first of some copies that follow each other, and returns how many.
 	Copies(lane []program.Instruction) (n int, err error)
 	Reduce(b *program.Instruction) error
 }
