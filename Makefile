@@ -12,7 +12,7 @@ TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races. Of ccl/kernel, ccl/exec/p2p and ccl/verify some tests have goroutines.
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
-		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/kernel|cuda/kernel/gen)$$')
+		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/group/(emit|page|route|share)|cuda/kernel|cuda/kernel/gen)$$')
 
 ##@ Everyday
 
