@@ -173,10 +173,9 @@ def test_a_torch_of_ones_own_runs_what_depends_on_it(monkeypatch):
     test = script("test", monkeypatch)
     stages = test.table(ROOT / "ci/budget.txt")
     assert len(test.chosen(stages, [], None)) == len(test.chosen(stages, ["all"], "2.12.1")) == len(stages)
-    targets = [target for _, target, _ in test.chosen(stages, [], "2.12.1")]
+    targets = [stage.target for stage in test.chosen(stages, [], "2.12.1")]
     assert {"test-python", "test-packaging"} <= set(targets) and "test-race" not in targets
     (race,) = test.chosen(stages, ["test-race"], "2.12.1")
-    assert (race[1] == "test-race"
-            and [race[2]] == [3 * int(limit) for _, target, limit in stages if target == "test-race"])
+    assert race.target == "test-race" and [race.limit] == [3 * int(words[2]) for words in stages if words[1] == "test-race"]
     with pytest.raises(SystemExit, match="no stage nonsense"):
         test.chosen(stages, ["nonsense"], None)
