@@ -3,6 +3,7 @@ package exec
 import (
 	"slices"
 
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
@@ -16,7 +17,7 @@ import (
 // compare then hold the number of this rank's last piece, and the number of elements in each of its
 // blocks, or program.Uneven if the blocks differ.
 func (c *Comm) announceMore(n *window.Record, call *Call) {
-	if low := c.frame.prog.Low; low.Announces && c.frame.fingerprint[2]&low48 == program.Uneven {
+	if low := c.frame.prog.Low; low.Announces && c.frame.fingerprint[2]&fingerprint.Low48 == program.Uneven {
 		for i := range call.In {
 			n.Counts[i] = uint64(call.In[i].Count)
 		}
@@ -28,8 +29,8 @@ func (c *Comm) announceMore(n *window.Record, call *Call) {
 func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	low, heard := f.prog.Low, n.Call
 	if low.Announces {
-		heard[1] &^= low48
-		heard[2] &^= low48
+		heard[1] &^= fingerprint.Low48
+		heard[2] &^= fingerprint.Low48
 	}
 	if heard != f.meta(0) {
 		return c.mismatch(peer, n.Call, 0)
@@ -38,10 +39,10 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	if !low.Announces {
 		return nil
 	}
-	if last := int(n.Call[1] & low48); last > f.last {
+	if last := int(n.Call[1] & fingerprint.Low48); last > f.last {
 		f.last, f.farthest = last, peer
 	}
-	count := n.Call[2] & low48
+	count := n.Call[2] & fingerprint.Low48
 	longest := count
 	if count == program.Uneven {
 		count = n.Counts[c.rank]
@@ -65,19 +66,12 @@ func (f *frame) plausible() error {
 // ring wakes sleeping peers so that they see what this rank has published.
 func (c *Comm) ring() {
 	c.fence.Pass()
-	c.notifyAll()
-}
-
-// notifyAll wakes sleeping peers.
-func (c *Comm) notifyAll() {
-	for _, lender := range c.lenders {
-		lender.Notify()
-	}
+	c.links.Notify()
 }
 
 // leaveSlot announces to the peers that this rank has left the operation.
 func (c *Comm) leaveSlot() {
 	c.windows.Leave()
-	c.notifyAll()
+	c.links.Notify()
 	c.windows.Settle(c.rank)
 }

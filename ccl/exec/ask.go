@@ -1,11 +1,9 @@
 package exec
 
 import (
-	"cmp"
 	"encoding/binary"
-	"math"
-	"time"
 
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
 )
@@ -21,51 +19,20 @@ import (
 // Everything that the peer sent before arrives first; if something is still missing then, it will
 // never come.
 
-// askAfter is the time before a rank first asks. Each further pause is twice as long as the one
-// before, and the rank then asks only peers that it has not asked yet.
-const askAfter = 50 * time.Millisecond
-
 // askLength is the length in the fingerprint of a question. No message has this length.
-const askLength = low48
+const askLength = fingerprint.NoLength
 
 // isQuestion reports whether a fragment is a question, which only reports the operation that its
 // sender is in.
-func isQuestion(m transport.Meta) bool { return m[1]&low48 == askLength }
-
-// asking records which peers a rank has asked during the operation in flight.
-type asking struct {
-	asker uint64 // number of the operation to which the other fields belong
-	askAt int64  // when to ask next, in monotonic nanoseconds
-	pause int64
-	asked []bool // by peer
-	warn  int64  // when to warn that the operation does not end
-	after int64  // how long it will not have ended by then
-}
-
-// askTime returns the time at which to ask next. The first call during an operation starts the
-// wait.
-func (c *Comm) askTime() int64 {
-	a := &c.frame.asking
-	if seq := c.frame.op.seq; a.asker != seq {
-		a.asker, a.pause = seq, int64(askAfter)
-		a.after = cmp.Or(int64(c.opts.WarnAfter), math.MaxInt64/2)
-		a.askAt, a.warn = now()+a.pause, now()+a.after
-		if a.asked == nil {
-			a.asked = make([]bool, c.size)
-		}
-		clear(a.asked)
-	}
-	return a.askAt
-}
+func isQuestion(m transport.Meta) bool { return m[1]&fingerprint.Low48 == askLength }
 
 // ask asks the peers that this rank waits for, each peer once.
 func (c *Comm) ask() {
-	a := &c.frame.asking
-	a.pause *= 2
-	a.askAt = now() + a.pause
+	a := &c.blame.Asking
+	a.Again(now())
 	once := func(peer, waits int) {
-		if peer != c.rank && !a.asked[peer] {
-			a.asked[peer] = c.question(peer, windowChannel, waits)
+		if peer != c.rank && !a.Asked[peer] {
+			a.Asked[peer] = c.question(peer, windowChannel, waits)
 		}
 	}
 	if late, _ := c.lateRank(); late >= 0 {
@@ -113,7 +80,7 @@ func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (a
 	}
 	waits := binary.LittleEndian.Uint64(data)
 	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) &&
-		waits >= windowChannel && waits < uint64(c.width) {
+		waits >= windowChannel && waits < uint64(c.links.Width()) {
 		c.question(peer, int(waits), windowChannel) // the peer waits for this rank, which has gone on
 	}
 	c.channel(peer, channel).Release()
@@ -140,7 +107,7 @@ func (c *Comm) unexpected() error {
 		if peer == c.rank {
 			continue
 		}
-		for i := ownChannels; i < c.width; i++ {
+		for i := ownChannels; i < c.links.Width(); i++ {
 			for {
 				data, m, ok := c.channel(peer, i).Peek()
 				if !ok {
@@ -183,12 +150,5 @@ func (f *frame) precedes(m transport.Meta) bool {
 // contradicts reports whether m is of a different call with the same number.
 func (f *frame) contradicts(m transport.Meta) bool {
 	own := f.meta(0)
-	return uint32(m[0]) == uint32(own[0]) && (differ(m, own) || m[0] == own[0] && m[2] != own[2])
-}
-
-// differ reports whether two fingerprints are of different calls. It compares what ranks can
-// compare in any phase: number, collective, type, operator and root.
-func differ(a, b transport.Meta) bool {
-	const call = 1<<56 - 1 // of word 0, without the phase
-	return (a[0]^b[0])&call != 0 || (a[1]^b[1])>>48 != 0
+	return uint32(m[0]) == uint32(own[0]) && (fingerprint.Differ(m, own) || m[0] == own[0] && m[2] != own[2])
 }

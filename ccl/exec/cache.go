@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
@@ -17,8 +18,8 @@ type compiled struct {
 	arithmetic
 	fingerprint      transport.Meta // the part of fingerprints that depends on the call, not on number and history
 	digest           uint64         // what the call adds to the history
-	what             uint64         // fingerprint.what
-	meets            bool           // fingerprint.meets
+	what             uint64         // fingerprint.Fields.What
+	meets            bool           // fingerprint.Fields.Meets
 	length           uint64         // of each block, or program.Uneven
 	simple           bool           // it is straight, has no messages and no Tmp, and exposes nothing
 	short            bool           // ranks keep their core as long as no other rank waits for it (window.Set.MaySpin)
@@ -59,16 +60,26 @@ func (p *compiled) chooseKernels(c *Comm, call *Call) {
 
 // sign computes the part of fingerprints that depends only on the call.
 func (p *compiled) sign(call *Call) {
-	var print fingerprint
-	print.take(call, p.Low.Hash)
-	print.phase = phaseOf(p.Piece)
-	p.digest, p.length = print.digest(), blockLength(call)
-	p.what, p.meets = print.what(), print.meets()
-	p.fingerprint = print.meta(0)
+	print := fingerprint.Of(call, p.Low.Hash)
+	print.Phase = fingerprint.PhaseOf(p.Piece)
+	p.digest, p.length = print.Digest(), blockLength(call)
+	p.what, p.meets = print.What(), print.Meets()
+	p.fingerprint = print.Meta(0)
 	if p.Low.Announces {
 		p.fingerprint[1] |= uint64(p.Last)
 		p.fingerprint[2] |= program.EvenCount(call.In)
 	}
+}
+
+// blockLength returns the length of each block of a call, or program.Uneven.
+func blockLength(call *Call) uint64 {
+	switch {
+	case len(call.In) > 0:
+		return program.EvenCount(call.In)
+	case len(call.Out) > 0:
+		return program.EvenCount(call.Out)
+	}
+	return 0
 }
 
 // A Comm keeps up to keptPrograms programs, none with more than mostKeptInstructions instructions,
@@ -164,7 +175,7 @@ func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
 	s := &c.cache
 	p := &s.scratch
 	err := c.compile(p, low, call, 0)
-	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || c.barred.Load() != nil ||
+	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || c.blame.Ending.Barred() != nil ||
 		!s.seenBefore(s.missed) {
 		return p, err
 	}

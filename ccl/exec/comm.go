@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/blame"
+	"github.com/goccl/goccl/ccl/exec/links"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
@@ -77,13 +79,11 @@ type Options struct {
 type Comm struct {
 	opts       Options
 	rank, size int
-	width      int                  // channels of a link
-	chans      []transport.Channel  // peer*width + channel
-	gatherers  []transport.Gatherer // as chans; nil if no link sends in place
-	lenders    []transport.Lender   // the links to ranks that share memory with this one
+	links      links.Set
 	windows    window.Set
 	room       program.Room // what the windows and links offer to programs
 	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
+	blame      *blame.Detector
 	timeout    atomic.Int64
 
 	// Shared by posters, waiters and the driver.
@@ -94,13 +94,12 @@ type Comm struct {
 	waiting  atomic.Int32   // threads that wait and are no longer young
 	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
 	stop     atomic.Pointer[fault.Error]
-	told     atomic.Bool             // an operation, or a call that was refused, has had the error in stop
-	colls    atomic.Uint64           // collectives so far
-	messages atomic.Uint64           // sends and receives so far
-	barred   atomic.Pointer[barrier] // from which collective on calls are refused; nil for none
-	mourned  atomic.Bool             // somebody waits for a dead peer by other means than operations
-	exposed  atomic.Uint64           // operations that exposed memory of the caller
-	receives atomic.Uint64           // pending receives that the engine has; only the lock's holder changes it
+	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
+	colls    atomic.Uint64 // collectives so far
+	messages atomic.Uint64 // sends and receives so far
+	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
+	exposed  atomic.Uint64 // operations that exposed memory of the caller
+	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
 
 	// Used only by the driver.
 	frame      frame
@@ -113,8 +112,6 @@ type Comm struct {
 	// Messages that the engine has: in all, and by peer; those from any source are behind the last.
 	messageCount int
 	messagesWith []int
-	lost         []bool
-	network      []bool // the path to a peer leads through a network: its fragments are read by this core
 	lows         map[planKey]*program.Lowered
 	recent       planKey // key of recentLow, the plan that was used last
 	recentLow    *program.Lowered
@@ -123,19 +120,11 @@ type Comm struct {
 	fence        park.Fence
 	young        bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
 	broken       *fault.Error
-	ending       ending
-	sealing      sealing
+	calls        blame.Calls
 	held         []*Op        // messages that have failed because of a death, until it is settled who else has died
 	given        *fault.Error // of the message that has failed last
-	inquiry      inquiry
+	deadKeyed    *Op          // a keyed operation that has failed because of a death
 	idle         int
-	history      history
-	past         [pastCalls]pastCall
-	unmet        bool             // the last call may have ended on this rank before it has heard from all others
-	unopened     []transport.Link // by peer; nil where the path is there
-	closed       int              // how many of them are not nil
-
-	losses losses // has a lock of its own
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
@@ -158,31 +147,11 @@ func New(opts Options) (*Comm, error) {
 	if opts.Channels == 0 {
 		opts.Channels = PlanChannels
 	}
-	width := LinkChannels(opts.Channels)
-	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{}, width: width,
-		chans: make([]transport.Channel, size*width), lost: make([]bool, size),
-		network: make([]bool, size), unopened: make([]transport.Link, size), lastLevel: cacheShare(&opts),
-		alone: new(Op), messagesWith: make([]int, size+1)}
+	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{},
+		lastLevel: cacheShare(&opts), alone: new(Op), messagesWith: make([]int, size+1)}
 	c.timeout.Store(int64(opts.Timeout))
-	between := make([]transport.Channel, size)
-	for peer, link := range opts.Links {
-		if (link == nil) != (peer == opts.Rank) {
-			return nil, fault.New(fault.Invalid, "link to rank %d of rank %d is missing or too many", peer, opts.Rank)
-		}
-		if link == nil {
-			continue
-		}
-		for i := range width {
-			c.chans[peer*width+i] = link.Channel(i)
-			if g, ok := link.Channel(i).(transport.Gatherer); ok {
-				c.gatherers = program.Resized(c.gatherers, size*width)
-				c.gatherers[peer*width+i] = g
-			}
-		}
-		between[peer] = link.Channel(p2pChannel)
-		if lender, ok := link.(transport.Lender); ok {
-			c.lenders = append(c.lenders, lender)
-		}
+	if err := c.links.Open(opts.Rank, opts.Links, LinkChannels(opts.Channels)); err != nil {
+		return nil, err
 	}
 	c.frame.pinner = opts.Pinner
 	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
@@ -191,29 +160,33 @@ func New(opts Options) (*Comm, error) {
 	}
 	c.room = c.windows.Room()
 	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
+	between := make([]transport.Channel, size)
+	for peer, link := range opts.Links {
+		if link != nil {
+			between[peer] = c.channel(peer, p2pChannel)
+		}
+	}
 	c.p2p = p2p.New(c.rank, between, c.messageDone)
 	c.p2p.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
-		if link == nil {
-			continue
+		if link != nil {
+			if c.links.Network(peer) {
+				c.p2p.SetNetwork(peer)
+			}
+			c.measure(peer)
 		}
-		state := link.State()
-		if state.Network {
-			c.network[peer], c.unopened[peer] = true, link
-			c.closed++
-			c.p2p.SetNetwork(peer)
-		}
-		c.measure(peer, &state)
 	}
-	if opts.Control != nil {
-		opts.Control.comm.Store(c)
-	}
+	c.blame = blame.New(blame.Options{
+		Links: &c.links, Lanes: view{c}, Calls: &c.calls, Control: opts.Control, Group: opts.Group,
+		Doorbell: opts.Doorbell, Drive: c.Check, Failure: c.Failure, Barred: c.cache.clear,
+		WarnAfter: opts.WarnAfter, Warn: opts.Warn,
+	})
 	return c, nil
 }
 
 // measure looks how far away a peer is.
-func (c *Comm) measure(peer int, state *transport.LinkState) {
-	if state.RoundTrip >= farAway {
+func (c *Comm) measure(peer int) {
+	if state := c.links.All[peer].State(); state.RoundTrip >= farAway {
 		c.p2p.SetFar(peer)
 	}
 }
@@ -233,7 +206,7 @@ func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
 // Timeout returns the timeout of operations that set none; 0 for none.
 func (c *Comm) Timeout() time.Duration { return time.Duration(c.timeout.Load()) }
 
-func (c *Comm) channel(peer, i int) transport.Channel { return c.chans[peer*c.width+i] }
+func (c *Comm) channel(peer, i int) transport.Channel { return c.links.Channel(peer, i) }
 
 // planChannel returns the channel for the messages of a step.
 func (c *Comm) planChannel(s *program.Step) transport.Channel {
@@ -369,7 +342,7 @@ func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*
 // operations do. If it has not ended, the caller must queue it.
 func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, err error) {
 	f := &c.frame
-	f.begin(p, seq, c.history, c.windows.Begun)
+	f.begin(p, seq, c.calls.History, c.windows.Begun)
 	if !p.simple {
 		return false, c.prepare(p, call)
 	}
@@ -380,6 +353,11 @@ func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, 
 	c.made(p)
 	f.prog = nil
 	return true, nil
+}
+
+// made notes that the operation in flight has ended.
+func (c *Comm) made(p *compiled) {
+	c.calls.Add(c.frame.fingerprint[0], p.what, p.digest, p.length, p.meets)
 }
 
 // goOn is the rest of Run after try. It releases the lock.
@@ -484,7 +462,7 @@ func (c *Comm) allowed(call *Call) error {
 			// call.String() and not %v, with which every call would escape.
 			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call))
 		}
-		return c.losses.meanwhile(why.In(c.label(), op))
+		return c.blame.Losses.Meanwhile(why.In(c.label(), op))
 	}
 	if wrong != nil {
 		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation
@@ -494,8 +472,8 @@ func (c *Comm) allowed(call *Call) error {
 
 // allowedNext is allowed for a call that has no key.
 func (c *Comm) allowedNext(call *Call) error {
-	if b := c.barred.Load(); b != nil && call.Coll.Valid() && c.Seq()+1 >= b.why.Seq {
-		c.stop.CompareAndSwap(nil, b.why.In(c.label(), "")) // model: none: as an Abort, which a driver follows
+	if why := c.blame.Ending.Barred(); why != nil && call.Coll.Valid() && c.Seq()+1 >= why.Seq {
+		c.stop.CompareAndSwap(nil, why.In(c.label(), "")) // model: none: as an Abort, which a driver follows
 	}
 	return c.allowed(call)
 }

@@ -199,7 +199,7 @@ func (c *Comm) headDue() int64 {
 
 // nextDeadline returns the earliest deadline of the Comm's operations, or the time at which to ask
 // the peers, or to warn, if that is earlier.
-func (c *Comm) nextDeadline() int64 {
+func (c *Comm) nextDeadline(t int64) int64 {
 	d := &c.deadlines
 	d.looks++
 	d.refresh()
@@ -207,16 +207,13 @@ func (c *Comm) nextDeadline() int64 {
 	if len(d.alarms) > 0 {
 		at = min(at, d.alarms[0].at)
 	}
-	if c.frame.prog != nil {
-		at = min(at, c.warnTime())
+	begun := c.frame.prog != nil
+	ask, warn := int64(math.MaxInt64), int64(math.MaxInt64)
+	if begun {
+		ask, warn = c.blame.Asking.Times(c.frame.op.seq, t)
 	}
-	if c.inquiry.underWay() {
-		at = max(at, c.inquiry.until)
-	}
-	if c.frame.prog != nil {
-		at = min(at, c.askTime())
-	}
-	return min(at, c.endTime())
+	at = max(min(at, warn), c.blame.Inquiry.Until())
+	return min(at, ask, c.blame.Ending.Time(begun, t))
 }
 
 // expire fails operations that are past their deadlines, once an inquiry has found out why. A
@@ -225,25 +222,25 @@ func (c *Comm) expire() {
 	d, t := &c.deadlines, now()
 	d.refresh()
 	late := func() bool { return len(d.alarms) > 0 && d.alarms[0].at <= t }
-	if q := &c.inquiry; c.headDue() <= t && q.over && q.begun < d.turn {
-		*q = inquiry{} // it was about an earlier operation
+	if c.headDue() <= t {
+		c.blame.Inquiry.Outdate(d.turn) // one about an earlier operation
 	}
-	if !late() && c.headDue() > t || !c.inquire(inquirySpan) {
+	if !late() && c.headDue() > t || !c.blame.Inquiry.Inquire(t) {
 		return
 	}
 	for ; late(); d.refresh() {
 		l := d.alarms[0]
 		op := l.first
 		if op.keyed != nil {
-			c.fail(op, c.timedOut(op))
+			c.fail(op, op.timedOut())
 			return
 		}
-		if !c.p2p.Cancel(&op.req, c.timedOut(op)) {
+		if !c.p2p.Cancel(&op.req, op.timedOut()) {
 			d.alarms.set(l, math.MaxInt64) // it is ending
 		}
 	}
 	if c.headDue() <= t {
-		c.fail(c.head, c.timedOut(c.head))
+		c.fail(c.head, c.head.timedOut())
 	}
 }
 

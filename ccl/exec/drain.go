@@ -4,8 +4,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/blame"
 	"github.com/goccl/goccl/internal/park"
 )
+
+// drainSpan is how long the answers to the inquiry of a Drain, which gives up what has not ended,
+// have to come.
+const drainSpan = 700 * time.Millisecond
 
 // Drain drives c until all posted operations have ended and their data has left this process, but
 // for at most d. It reports whether there is nothing left to wait for. It waits for receives, which
@@ -16,7 +21,7 @@ import (
 // but for receives if butReceives is set.
 func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives bool) bool) bool {
 	begin, nap := now(), shortestNap
-	var inquiry *wanted
+	var inquiry *blame.Wanted
 	for {
 		waited := time.Duration(now() - begin)
 		butReceives := waited >= receives
@@ -28,15 +33,15 @@ func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives b
 			return false
 		}
 		if inquiry == nil && waited >= doubt {
-			if inquiry = c.want(drainSpan, more); inquiry != nil {
-				defer c.forget(inquiry)
+			if inquiry = c.blame.Inquiry.Want(drainSpan, more); inquiry != nil {
+				defer c.blame.Inquiry.Forget(inquiry)
 			}
 		}
 		if inquiry != nil {
-			c.opts.Control.stir(c)
+			c.blame.Stir()
 			select {
-			case f := <-inquiry.found:
-				if f.silent {
+			case f := <-inquiry.Found:
+				if f.Silent {
 					return true
 				}
 				inquiry, doubt = nil, waited+time.Second
@@ -67,12 +72,7 @@ func (c *Comm) drained(butReceives bool) bool {
 	if c.lock.Load() != 0 && c.waiting.Load() == 0 { // model: none: as above
 		return false // a thread is in the middle of a short call, which is never pending
 	}
-	for _, link := range c.opts.Links {
-		if link != nil && !link.Flushed() {
-			return false
-		}
-	}
-	return true
+	return c.links.Flushed()
 }
 
 // countReceive adds by to the number of pending receives if op is a receive. The caller holds the

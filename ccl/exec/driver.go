@@ -109,32 +109,32 @@ func (c *Comm) look() bool {
 	if c.broken != nil {
 		return false
 	}
-	changed := false
-	if c.closed > 0 {
+	changed, t := false, now()
+	if c.links.Closed() {
 		c.open()
 	}
-	for peer, link := range c.opts.Links {
-		if link == nil || c.lost[peer] {
-			continue
-		}
-		if err := link.Err(); err != nil {
-			c.lost[peer] = true
+	for peer := range c.size {
+		if err := c.links.End(peer); err != nil {
 			c.p2p.Advance()
-			c.hear(peer, c.named(peer, err))
-			if c.ending.told == nil { // otherwise the messages end with the group, for the reason that the peer gave
-				c.p2p.PeerFailed(peer, c.pathEnd(peer, err))
+			if end := c.blame.Ending.LinkEnded(peer, err, t); end != nil {
+				c.p2p.PeerFailed(peer, end)
 			}
 			changed = true
 		}
 	}
-	changed = c.attend() || changed
-	if c.groupEnd() {
+	attended, found := c.blame.Attend(t)
+	if found != nil {
+		c.failWith(found)
+	}
+	if c.groupEnd(t) {
 		return true
 	}
-	if at := c.nextDeadline(); at != math.MaxInt64 && at <= now() {
+	changed = changed || attended
+	if at := c.nextDeadline(t); at != math.MaxInt64 && at <= t {
 		if c.expire(); c.broken == nil && c.frame.prog != nil {
-			c.warn()
-			if c.askTime() <= now() {
+			ask, _ := c.blame.Asking.Times(c.frame.op.seq, t)
+			c.blame.Warn(t)
+			if ask <= t {
 				c.ask()
 			}
 		}
@@ -153,7 +153,7 @@ func (c *Comm) open() {
 			}
 		}
 	}
-	for peer := range c.unopened {
+	for peer := range c.size {
 		if c.messagesWith[peer] > 0 || c.messagesWith[c.size] > 0 {
 			c.openTo(peer)
 		}
@@ -161,11 +161,8 @@ func (c *Comm) open() {
 }
 
 func (c *Comm) openTo(peer int) {
-	if link := c.unopened[peer]; link != nil && link.Open() {
-		c.unopened[peer] = nil
-		c.closed--
-		state := link.State()
-		c.measure(peer, &state)
+	if c.links.Connect(peer) {
+		c.measure(peer)
 	}
 }
 

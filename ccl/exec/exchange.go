@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
 )
@@ -66,10 +67,9 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 			gather.Name)
 	}
 	x.after, x.typeSize = low, call.Type.Size()
-	var print fingerprint
-	print.take(call, low.Hash^gather.Hash)
-	print.phase = phaseCounts
-	p.fingerprint = print.meta(0)
+	print := fingerprint.Of(call, low.Hash^gather.Hash)
+	print.Phase = fingerprint.PhaseCounts
+	p.fingerprint = print.Meta(0)
 	f := &c.frame
 	f.op, f.counting = op, true
 	return c.start(p, &x.call, op.seq)
@@ -151,7 +151,7 @@ func (c *Comm) sameCount(peer int, said uint64, known int, what string) error {
 		return nil
 	}
 	e := fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
-	e.Proof = c.proof(true)
+	e.Proof = c.blame.Comparison.Proof(uint32(c.frame.fingerprint[0]), true)
 	return e
 }
 

@@ -14,7 +14,7 @@ const WindowChannel = windowChannel
 func Forget(c *Comm) { c.cache = cache{} }
 
 // Barred reports whether c refuses calls of a number on.
-func Barred(c *Comm) bool { return c.barred.Load() != nil }
+func Barred(c *Comm) bool { return c.blame.Ending.Barred() != nil }
 
 // Programs returns the number of programs that c keeps.
 func Programs(c *Comm) int {
@@ -37,7 +37,7 @@ func Foretell(c *Comm) {
 			n := w.Record(r)
 			n.Call[0] = p.fingerprint[0] | uint64(uint32(c.Seq()+1))
 			n.Call[1] = p.fingerprint[1]
-			n.Call[2] = p.fingerprint[2] ^ uint64(c.history.hash())<<48
+			n.Call[2] = p.fingerprint[2] ^ uint64(c.calls.History.Hash())<<48
 			n.Publish(w.Word(program.MaxSignals))
 			w.Rank(r).Entered(w.Begun)
 		}
@@ -55,16 +55,15 @@ func Unrung(c *Comm, f func()) bool {
 // Hear hands a Comm a control message of a peer.
 func Hear(c *Comm, peer int, message []byte) { c.opts.Control.Hear(peer, message) }
 
-// Compared reports whether c has asked its peers for their calls.
-func Compared(c *Comm) bool {
-	c.opts.Control.mu.Lock()
-	defer c.opts.Control.mu.Unlock()
-	return c.opts.Control.comparison.pause != 0
+// Unmet reports whether c compares its last call with its peers' before it leaves.
+func Unmet(c *Comm) (unmet bool) {
+	Held(c, func() { unmet = c.calls.Unmet })
+	return unmet
 }
 
 // Calls is the control message in which c tells its last calls.
 func Calls(c *Comm) (message []byte) {
-	Held(c, func() { message = c.callsMessage(controlCalls) })
+	Held(c, func() { message = c.blame.Comparison.Answer() })
 	return message
 }
 

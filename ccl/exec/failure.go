@@ -1,72 +1,56 @@
 package exec
 
 import (
-	"errors"
-	"strings"
+	"time"
 
+	"github.com/goccl/goccl/ccl/exec/blame"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 )
 
-// lostPeer returns the error of a broken link to a peer that the operation in flight waits for, or
-// nil if there is none. Data that arrived before the link broke can still be read.
-func (c *Comm) lostPeer() *fault.Error {
-	f := &c.frame
-	broken := func(peer int) *fault.Error {
-		if peer == c.rank || !c.lost[peer] {
-			return nil
-		}
-		return c.pathEnd(peer, c.opts.Links[peer].Err())
-	}
-	if late, _ := c.lateRank(); late >= 0 {
-		return broken(late)
-	}
-	for lane := range f.lanes {
-		if b := f.waitsAt(lane); b != nil && b.Step != nil {
-			if err := broken(b.Peer); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// pathEnd returns why the path to a peer has ended. One that has left counts as lost where another
-// rank has lost it before: it may have left since it heard of that.
-func (c *Comm) pathEnd(peer int, err error) *fault.Error {
-	end := c.named(peer, err)
-	if lost := c.losses.how(peer); lost != nil && end.Code == fault.PeerLeft {
-		return lost
-	}
-	return end
-}
-
-// named returns a link's error with the peer's rank in it, unless it is this rank that lacks
-// something. Where the peer has said why it left in order, that is in it, too.
-func (c *Comm) named(peer int, err error) *fault.Error {
-	f, ok := err.(*fault.Error)
-	if !ok {
-		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
-	}
-	parted := fault.Parted(f.Left)
-	if !parted && (f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer) {
-		return f
-	}
-	copied := *f
-	copied.Peer = peer
-	if parted {
-		if said, wrong := fault.ParseReport(f.Left, c.rank, c.size); wrong == nil {
-			copied.Text = strings.TrimPrefix(f.Text+": "+said.Text, ": ")
-		}
-	}
-	return &copied
-}
+// Control takes the control messages of a group's links. It is made before the links are, and then
+// given to the Comm.
+type Control = blame.Control
 
 // Failure returns the error that has ended the Comm, or nil.
 func (c *Comm) Failure() *fault.Error {
 	return c.stop.Load() // model: none: it only tells
 }
+
+// Check looks whether a peer has ended the group, for a caller who waits for peers by other means
+// than operations of the Comm. It returns the error with which the Comm has ended, or nil.
+func (c *Comm) Check() *fault.Error {
+	if c.stop.Load() == nil && c.lock.CompareAndSwap(0, 1) { // model: none: as a driver that finds nothing to do
+		c.look()
+		c.unlock()
+		c.handOver()
+	}
+	return c.Failure()
+}
+
+// Mourn is Check for a caller that waits for a peer that has died (Gone): the Comm ends for that
+// reason, once it is settled who else has died. The caller repeats it.
+func (c *Comm) Mourn() *fault.Error {
+	c.mourned.Store(true) // model: none: whoever drives sees it in time
+	c.opts.Doorbell.Ring()
+	return c.Check()
+}
+
+// Gone returns why the path to a peer has ended, or nil: it has died or left, but perhaps only
+// after it had done all that others wait for.
+func (c *Comm) Gone(peer int) *fault.Error {
+	if err := c.links.All[peer].Err(); err != nil {
+		return c.blame.Losses.PathEnd(peer, err)
+	}
+	return nil
+}
+
+// Losses returns an error for each rank that is known to be lost.
+func (c *Comm) Losses() []*fault.Error { return c.blame.Losses.Known() }
+
+// abortSpan is how long the answers to the inquiry of an Abort have to come.
+const abortSpan = 100 * time.Millisecond
 
 // Abort ends every operation with err, including operations that other threads wait for, and
 // refuses later operations with the same error. Peers see this rank leave the group. If the code is
@@ -88,6 +72,26 @@ func (c *Comm) Abort(err *fault.Error) {
 	c.handOver()
 }
 
+// withInquiry adds to the reason of an Abort what the operations in flight wait for: on the other
+// ranks they end with it, too.
+func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
+	if c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
+		return err
+	}
+	w := c.blame.Inquiry.Want(abortSpan, false)
+	if w == nil {
+		return err
+	}
+	defer c.blame.Inquiry.Forget(w)
+	f, found := attended(c, w.Found, 3*abortSpan) // the driver itself may be late
+	if !found || f.Text == "" {
+		return err
+	}
+	more := *err
+	more.Text += ", while " + f.Text
+	return &more
+}
+
 // Close leaves the group in order and releases its memory. Operations that have not ended fail with
 // fault.Closed. If the group has ended with a mismatch of which no call has told, Close returns it.
 func (c *Comm) Close() error {
@@ -99,6 +103,83 @@ func (c *Comm) Close() error {
 	return c.untold()
 }
 
+// groupEnd looks whether the group has to end, and ends it, or the messages that wait for lost
+// peers. It reports whether anything has changed.
+func (c *Comm) groupEnd(t int64) bool {
+	e := &c.blame.Ending
+	s := c.scene()
+	why, death := e.Ends(&s, t)
+	if why == nil && !death && len(c.held) == 0 {
+		e.Calm()
+		return false
+	}
+	if c.advance() { // something is left that arrived before
+		return true
+	}
+	if why == nil {
+		all := e.Settle(death, t)
+		if all == nil {
+			return false
+		}
+		c.endHeld(all)
+		if !death {
+			return true
+		}
+		why = all
+	}
+	if c.deadKeyed != nil && c.head == nil {
+		c.fail(c.deadKeyed, why)
+	} else {
+		c.failWith(why)
+	}
+	return true
+}
+
+// scene is what package blame has to see to decide that.
+func (c *Comm) scene() (s blame.Scene) {
+	s = blame.Scene{Mourned: c.mourned.Load() || c.deadKeyed != nil} // model: none: as Mourn
+	if f := &c.frame; f.prog != nil {
+		s.Begun, s.Seq, s.Moves = true, f.op.seq, f.moves
+		if peer := c.lostPeer(); peer >= 0 {
+			s.Lost = c.blame.Losses.PathEnd(peer, c.links.All[peer].Err())
+		}
+	}
+	switch {
+	case c.messageCount > 0 || len(c.keyed) > 0:
+	case c.head != nil:
+		s.Next = c.head.seq
+	default:
+		s.Next = c.Seq() + 1
+	}
+	return s
+}
+
+// lostPeer returns a peer whose link has ended and that the operation in flight waits for; -1 if
+// there is none. Data that arrived before the link broke can still be read.
+func (c *Comm) lostPeer() int {
+	if late, _ := c.lateRank(); late >= 0 {
+		if c.links.Lost(late) {
+			return late
+		}
+		return -1
+	}
+	for lane := range c.frame.lanes {
+		if b := c.frame.waitsAt(lane); b != nil && b.Step != nil && c.links.Lost(b.Peer) {
+			return b.Peer
+		}
+	}
+	return -1
+}
+
+// failWith ends the Comm, and the operation in flight if there is one.
+func (c *Comm) failWith(err *fault.Error) {
+	if c.head != nil {
+		c.fail(c.head, err)
+	} else {
+		c.breakOff(err.In(c.label(), ""))
+	}
+}
+
 // breakOff ends the Comm for good: a failed collective leaves channels in a state that no later
 // operation could use. The peers are told why. The first reason counts: one look can find several.
 func (c *Comm) breakOff(err *fault.Error) {
@@ -106,21 +187,9 @@ func (c *Comm) breakOff(err *fault.Error) {
 		return
 	}
 	c.broken = err
-	why := c.ending.report
-	switch b := c.barred.Load(); {
-	case why != nil:
-	case b != nil && b.why.Seq <= err.Seq:
-		why = b.report
-	case err.Code != fault.Closed:
-		why = err.Report(c.rank)
-		c.bar(err, why)
-	case c.given != nil:
-		why = c.given.Parting(c.rank)
-	}
-	c.findLosses()
-	c.losses.close(err)
+	why := c.blame.Ending.BreakOff(err, c.given)
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
-	c.withdraw()
+	c.links.Withdraw(func() { c.poll() })
 	for op := c.head; op != nil; {
 		next := op.next
 		c.end(op, err)
@@ -136,11 +205,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	}
 	clear(c.stirred)
 	c.stirred = c.stirred[:0]
-	for _, link := range c.opts.Links {
-		if link != nil {
-			link.Leave(why)
-		}
-	}
+	c.links.Leave(why)
 	c.windows.Release()
 	c.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer
 }
@@ -148,40 +213,5 @@ func (c *Comm) breakOff(err *fault.Error) {
 // mismatch returns the error for a fragment or record that belongs to a different call than this
 // rank's.
 func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
-	got, bytes := decode(m)
-	mine := c.frame.meta(want)
-	if m == mine {
-		return fault.Peer(fault.Internal, peer, "sent a fragment that does not fit its message of %d bytes", want)
-	}
-	ours, _ := decode(mine)
-	before := ""
-	same := m[0] == mine[0] && m[1] == mine[1] && (m[2]^mine[2])&low48 == 0
-	if past, ok := c.callAt(uint32(m[0])); ok && uint32(m[0]) != uint32(mine[0]) { // a message of an earlier call
-		theirs := pastCall{call: m[0], what: m[1]&^low48 | m[2]&low48}
-		if differ(transport.Meta{past.call, past.what}, m) {
-			return c.different(peer, past, theirs)
-		}
-	}
-	if same || uint32(m[0]) != uint32(mine[0]) { // the calls that differ are earlier ones, or the plans of this one
-		if a, b, ok := c.earlier(peer); ok {
-			return c.different(peer, a, b)
-		}
-		// It may have found that first, and left. Its report is passed on as it is.
-		if gone := (*fault.Error)(nil); errors.As(c.opts.Links[peer].Err(), &gone) && len(gone.Left) > 0 {
-			if told := c.parseReport(peer, gone.Left); told != nil && told.Code == fault.Mismatch {
-				c.learn(peer, gone.Left)
-				return told
-			}
-		}
-	}
-	if same {
-		before = "; either they have run different plans, or made different calls before"
-	}
-	if bytes == want { // then their number tells nothing
-		bytes, want = askLength, askLength
-	}
-	e := fault.Peer(fault.Mismatch, peer, "this rank called %s, rank %d called %s%s; %s",
-		ours.describe(want), peer, got.describe(bytes), before, sameCalls)
-	e.Proof = c.proof(m[0] == mine[0] && m[2] == mine[2] && !differ(m, mine))
-	return e
+	return c.blame.Mismatch(peer, m, c.frame.meta(want), want)
 }

@@ -3,6 +3,7 @@ package exec
 import (
 	"encoding/binary"
 
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
@@ -79,7 +80,7 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 func (c *Comm) pack(f *frame, b *program.Instruction, space []byte, from address) {
 	switch p := f.prog; {
 	case len(space) == 0:
-	case b.Plain && c.network[b.Peer]:
+	case b.Plain && c.links.Network(b.Peer):
 		kernel.Copy(space, bytesAt(from, len(space)))
 	case b.Plain:
 		kernel.CopyAcross(space, bytesAt(from, len(space)))
@@ -102,10 +103,10 @@ func (c *Comm) takeSignal(f *frame, b *program.Instruction) (done bool, err erro
 }
 
 // before reports whether m is of a later operation, or phase, than f.
-func (f *frame) before(m transport.Meta) bool { return order(f.fingerprint, m) < 0 }
+func (f *frame) before(m transport.Meta) bool { return fingerprint.Order(f.fingerprint, m) < 0 }
 
 // after reports whether m is of an earlier operation, or phase, than f.
-func (f *frame) after(m transport.Meta) bool { return order(f.fingerprint, m) > 0 }
+func (f *frame) after(m transport.Meta) bool { return fingerprint.Order(f.fingerprint, m) > 0 }
 
 // inbound applies the frames that the given peers have sent for the operation in flight.
 func (c *Comm) inbound(peers []int) error {
@@ -151,7 +152,7 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 	}
 	n := len(frame) - trailer
 	word, chunk := binary.LittleEndian.Uint64(frame[n:]), binary.LittleEndian.Uint64(frame[n+8:])
-	at, flag, what := int(word&low48), int(uint8(word>>48)), uint8(word>>56)
+	at, flag, what := int(word&fingerprint.Low48), int(uint8(word>>48)), uint8(word>>56)
 	win := f.prog.Chunks[plan.Win]
 	bytes := 0
 	if what&frameData != 0 && chunk < uint64(len(win)) {

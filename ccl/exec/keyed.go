@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec/blame"
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
@@ -208,7 +210,7 @@ func (c *Comm) advanceKeyed() {
 		}
 		switch {
 		case err != nil && isDeath(err):
-			k.failed, c.ending.keyed = err, op // it ends when it is settled who has died
+			k.failed, c.deadKeyed = err, op // it ends when it is settled who has died
 		case err != nil:
 			c.fail(op, err)
 			return
@@ -237,17 +239,17 @@ func (k *keyed) compare() error {
 			"keys %x and %x cannot be told apart, so calls that belong to different callbacks have met",
 			k.own[0], k.left[0])
 	}
-	mine, _ := decode(transport.Meta(k.own[1:]))
-	other, _ := decode(transport.Meta(k.left[1:]))
+	mine, _ := fingerprint.Decode(transport.Meta(k.own[1:]))
+	other, _ := fingerprint.Decode(transport.Meta(k.left[1:]))
 	return fault.Peer(fault.Mismatch, peer,
 		"this rank called %s, rank %d called %s; all ranks of a group must make the same calls in the same callback",
-		mine.unnumbered(), peer, other.unnumbered())
+		unnumbered(mine), peer, unnumbered(other))
 }
 
 // unnumbered is describe for a call without a number.
-func (f *fingerprint) unnumbered() string {
-	f.phase = phaseOf(0)
-	return strings.Replace(f.describe(askLength), " seq 0", "", 1)
+func unnumbered(f fingerprint.Fields) string {
+	f.Phase = fingerprint.PhaseOf(0)
+	return strings.Replace(f.Describe(fingerprint.NoLength), " seq 0", "", 1)
 }
 
 // endKeyed ends a keyed operation, which has no messages in the engine.
@@ -323,7 +325,7 @@ func (k *keyed) received(b *program.Instruction, chunk int, m *keyedMessage) {
 // awaited returns the ranks that a keyed operation waits for.
 func (k *keyed) awaited() (ranks []int) {
 	add := func(m *keyedMessage) {
-		if m != nil && m.of != nil && !m.landed && !slices.Contains(ranks, m.req.Peer) && len(ranks) < mostWaits {
+		if m != nil && m.of != nil && !m.landed && !slices.Contains(ranks, m.req.Peer) && len(ranks) < blame.MostWaits {
 			ranks = append(ranks, m.req.Peer)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/exec/window"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
 )
 
@@ -140,6 +141,30 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 		c.given = op.explain(err)
 	}
 	if !c.hold(op, err) {
+		c.end(op, err)
+	}
+}
+
+// hold keeps a message that has failed, since its peer is lost, until it is settled who else is. It
+// reports whether it does.
+func (c *Comm) hold(op *Op, err error) bool {
+	if c.broken != nil || !isDeath(err) {
+		return false
+	}
+	c.held = append(c.held, op)
+	return true
+}
+
+func isDeath(err error) bool {
+	f, ok := err.(*fault.Error)
+	return ok && f.Code == fault.PeerLost
+}
+
+// endHeld ends the messages that were held.
+func (c *Comm) endHeld(err error) {
+	held := c.held
+	c.held = nil
+	for _, op := range held {
 		c.end(op, err)
 	}
 }

@@ -202,7 +202,7 @@ func (op *Op) Unended() *fault.Error {
 	}
 	if mine {
 		if c.broken == nil && pending(op.state.Load()) { // model: none: as above
-			e.Text += ". So far " + c.timedOut(op).Text
+			e.Text += ". So far " + op.timedOut().Text
 		}
 		c.unlock()
 		c.handOver()

@@ -204,7 +204,7 @@ func (p *Progress) pass(pace *park.Spinner, last bool) (found finding) {
 		if !moved && !pace.Spinning() {
 			moved = c.look()
 		}
-		found.deadline = min(found.deadline, c.nextDeadline())
+		found.deadline = min(found.deadline, c.nextDeadline(now()))
 		c.glimpse() // operations that ended here are not the work of other threads
 		c.unlock()
 		// A waiter came while this thread held the lock; or the Comm is being closed, and this was

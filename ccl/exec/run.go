@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
@@ -36,7 +37,6 @@ type frame struct {
 	keyed   *keyed     // the operation, if it is keyed, whose messages go another way; else nil
 	operands
 	exposure
-	asking
 }
 
 // laneState is how far a lane has come: the instructions before at are done. Of instruction at,
@@ -57,7 +57,7 @@ const (
 
 // start begins an operation, or a piece of it. It fails if there is no memory.
 func (c *Comm) start(p *compiled, call *Call, seq uint64) error {
-	c.frame.begin(p, seq, c.history, c.windows.Begun)
+	c.frame.begin(p, seq, c.calls.History, c.windows.Begun)
 	if p.simple {
 		return nil
 	}
@@ -65,11 +65,11 @@ func (c *Comm) start(p *compiled, call *Call, seq uint64) error {
 }
 
 // begin is the part of start that every program needs; simple programs need nothing else.
-func (f *frame) begin(p *compiled, seq uint64, before history, begun uint64) {
+func (f *frame) begin(p *compiled, seq uint64, before fingerprint.History, begun uint64) {
 	f.prog, f.last, f.longest = p, p.Last, 0
 	f.fingerprint[0] = p.fingerprint[0] | uint64(uint32(seq))
 	f.fingerprint[1] = p.fingerprint[1]
-	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.hash())<<48
+	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.Hash())<<48
 	f.shift = p.Shift[begun%plan.WindowRecords]
 	f.dynamic = p.readsUnannounced
 	f.lanes = f.lanes[:1]
@@ -141,10 +141,10 @@ func (f *frame) finish() {
 func (f *frame) meta(bytes int) transport.Meta {
 	m := f.fingerprint
 	if f.prog.Low.Announces {
-		m[1] &^= low48
-		m[2] &^= low48
+		m[1] &^= fingerprint.Low48
+		m[2] &^= fingerprint.Low48
 	}
-	m[1] |= uint64(bytes) & low48
+	m[1] |= uint64(bytes) & fingerprint.Low48
 	return m
 }
 
@@ -505,7 +505,7 @@ func (c *Comm) locatePeer(f *frame, o *program.Operand, bytes int) (address, err
 	}
 	inline, n := f.prog.Inline, c.windows.Record(peer)
 	if low.Announces {
-		inline = low.InlineChunk(n.Call[2]&low48, f.prog.Unit)
+		inline = low.InlineChunk(n.Call[2]&fingerprint.Low48, f.prog.Unit)
 	}
 	if inline > 0 {
 		return address(&n.Inline[i*inline]), nil

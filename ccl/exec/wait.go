@@ -130,7 +130,7 @@ func (c *Comm) drive(w *waiter) {
 				if c.poll() || c.advanceAll() || c.look() || w.over() {
 					return 0, false
 				}
-				return w.sleep(c.nextDeadline()), true
+				return w.sleep(c.nextDeadline(now())), true
 			})
 			w.pace.Reset()
 		}

@@ -1,4 +1,4 @@
-package exec
+package blame
 
 import (
 	"encoding/json"
@@ -31,22 +31,16 @@ const (
 	mostNamed = 256 // ranks in a message
 )
 
-// The control messages of this file. Then come the number of the question, 4 bytes, and a roll as
-// JSON.
-const (
-	controlWhoIsLost = 'l'
-	controlTheseAre  = 'L'
-)
-
 // roll is the ranks that a rank counts as lost.
 type roll struct {
 	Ranks   []int             `json:"ranks"`             // ascending
 	Reports []json.RawMessage `json:"reports,omitempty"` // of the first of them, as many as fit
 }
 
-// losses is what this rank knows of the lost ranks of its group. The driver uses it, and a
+// Losses is what this rank knows of the lost ranks of its group. The driver uses it, and a
 // goroutine of a transport that handles the questions of peers: a rank that computes answers, too.
-type losses struct {
+type Losses struct {
+	opts    *Options
 	mu      sync.Mutex
 	of      map[int]loss
 	changes int          // counts the ranks that were added
@@ -54,6 +48,7 @@ type losses struct {
 	agreed  map[int]bool // the peers that have named the same ranks in answer to it
 	sealed  bool         // this rank has failed: it answers no more
 	later   []int        // lost, but not among those that the group has failed because of
+	sealing
 }
 
 // loss is how a rank was lost.
@@ -63,7 +58,16 @@ type loss struct {
 	own    bool         // this rank has seen it itself
 }
 
-func (l *losses) add(one loss) {
+// sealing is the driver's part of it.
+type sealing struct {
+	begun int64        // when a death was the reason for a failure; 0: it is not under way
+	asked []int        // the peers that were asked last
+	known int          // changes when they were asked
+	last  bool         // sealSpan was over then
+	done  *fault.Error // what was sealed last, for messages
+}
+
+func (l *Losses) add(one loss) {
 	rank := one.err.Peer
 	old, known := l.of[rank]
 	if known && (old.own || !one.own) {
@@ -92,21 +96,52 @@ func (one loss) explainedBy(other loss) loss {
 	return one
 }
 
-func (l *losses) has(rank int) bool { return l.how(rank) != nil }
+func (l *Losses) has(rank int) bool { return l.how(rank) != nil }
 
 // how returns how a rank was lost, or nil.
-func (l *losses) how(rank int) *fault.Error {
+func (l *Losses) how(rank int) *fault.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[rank].err
 }
 
-// message returns a question or an answer. The lock is held.
-func (l *losses) message(kind byte, number uint32) []byte {
+// PathEnd returns why the path to a peer has ended. One that has left counts as lost where another
+// rank has lost it before: it may have left since it heard of that. Any thread may call it.
+func (l *Losses) PathEnd(peer int, err error) *fault.Error {
+	end := l.named(peer, err)
+	if lost := l.how(peer); lost != nil && end.Code == fault.PeerLeft {
+		return lost
+	}
+	return end
+}
+
+// named returns a link's error with the peer's rank in it, unless it is this rank that lacks
+// something. Where the peer has said why it left in order, that is in it, too.
+func (l *Losses) named(peer int, err error) *fault.Error {
+	f, ok := err.(*fault.Error)
+	if !ok {
+		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
+	}
+	parted := fault.Parted(f.Left)
+	if !parted && (f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer) {
+		return f
+	}
+	copied := *f
+	copied.Peer = peer
+	if parted {
+		if said, wrong := fault.ParseReport(f.Left, l.opts.rank(), l.opts.size()); wrong == nil {
+			copied.Text = strings.TrimPrefix(f.Text+": "+said.Text, ": ")
+		}
+	}
+	return &copied
+}
+
+// message returns a question or an answer. The mutex is held.
+func (l *Losses) message(kind byte, number uint32) []byte {
 	r := roll{Ranks: slices.Sorted(maps.Keys(l.of))}
 	r.Ranks = r.Ranks[:min(len(r.Ranks), mostNamed)]
 	bare, _ := json.Marshal(r)
-	room := transport.MaxControl - len(inquiryHead(kind, number)) - len(bare) - len(`,"reports":[]`)
+	room := transport.MaxControl - len(head(kind, number)) - len(bare) - len(`,"reports":[]`)
 	for _, rank := range r.Ranks {
 		report := l.of[rank].report
 		if room -= len(report) + len(`,`); room < 0 {
@@ -115,53 +150,52 @@ func (l *losses) message(kind byte, number uint32) []byte {
 		r.Reports = append(r.Reports, report)
 	}
 	text, _ := json.Marshal(r)
-	return append(inquiryHead(kind, number), text...)
+	return append(head(kind, number), text...)
 }
 
 // parseRoll reads what a peer says, which is not trusted. A peer that counts this rank as lost has
 // itself been lost: the path between the two is broken.
-func (c *Comm) parseRoll(peer int, text []byte) (named []loss, ok bool) {
+func parseRoll(self, size, peer int, text []byte) (named []loss, ok bool) {
 	var r roll
 	if json.Unmarshal(text, &r) != nil || len(r.Ranks) > mostNamed || len(r.Reports) > len(r.Ranks) {
 		return nil, false
 	}
 	for i, rank := range r.Ranks {
-		if rank < 0 || rank >= c.size || i > 0 && rank <= r.Ranks[i-1] {
+		if rank < 0 || rank >= size || i > 0 && rank <= r.Ranks[i-1] {
 			return nil, false
 		}
 		said := fault.Peer(fault.PeerLost, rank, "it has lost this rank").Report(peer)
 		if i < len(r.Reports) {
 			said = r.Reports[i]
 		}
-		err, wrong := fault.ParseReport(said, c.rank, c.size)
-		if wrong != nil || err.Code != fault.PeerLost || len(err.Ranks) != 1 || err.Peer != rank && rank != c.rank {
+		err, wrong := fault.ParseReport(said, self, size)
+		if wrong != nil || err.Code != fault.PeerLost || len(err.Ranks) != 1 || err.Peer != rank && rank != self {
 			return nil, false
 		}
-		if rank == c.rank {
-			said = fault.Peer(fault.PeerLost, err.Peer, "it counts this rank as lost").Report(c.rank)
+		if rank == self {
+			said = fault.Peer(fault.PeerLost, err.Peer, "it counts this rank as lost").Report(self)
 		}
-		if err.Peer != c.rank {
+		if err.Peer != self {
 			named = append(named, loss{err: err, report: said})
 		}
 	}
 	return named, true
 }
 
-// hearLosses handles a control message of this file.
-func (k *Control) hearLosses(c *Comm, peer int, question bool, number uint32, text []byte) {
-	named, ok := c.parseRoll(peer, text)
+// hear handles a control message of this file.
+func (l *Losses) hear(peer int, question bool, number uint32, text []byte) {
+	named, ok := parseRoll(l.opts.rank(), l.opts.size(), peer, text)
 	if !ok {
 		return
 	}
-	c.findLosses()
-	l := &c.losses
+	l.find()
 	var answer []byte
 	l.mu.Lock()
 	if _, lost := l.of[peer]; !lost {
 		for _, one := range named {
 			l.add(one)
 		}
-		if !question && number == l.number && len(named) == min(len(l.of), mostNamed) {
+		if !question && number == l.number && l.agreed != nil && len(named) == min(len(l.of), mostNamed) {
 			l.agreed[peer] = true
 		}
 	}
@@ -170,38 +204,38 @@ func (k *Control) hearLosses(c *Comm, peer int, question bool, number uint32, te
 	}
 	l.mu.Unlock()
 	if answer != nil {
-		c.opts.Links[peer].Tell(answer)
+		l.opts.Links.Tell(peer, answer)
 	}
-	k.stir(c)
+	l.opts.stir()
 }
 
-// findLosses adds the peers whose links have ended since they died. Any thread may call it.
-func (c *Comm) findLosses() {
-	for peer, link := range c.opts.Links {
+// find adds the peers whose links have ended since they died.
+func (l *Losses) find() {
+	for peer, link := range l.opts.Links.All {
 		if link == nil {
 			continue
 		}
 		if err := link.Err(); err != nil {
-			c.lose(c.named(peer, err))
+			l.lose(l.named(peer, err))
 		}
 	}
 }
 
 // lose adds a loss that this rank has seen itself, if the error of a link is one.
-func (c *Comm) lose(err *fault.Error) {
+func (l *Losses) lose(err *fault.Error) {
 	if err.Code != fault.PeerLost {
 		return
 	}
-	c.losses.mu.Lock()
-	defer c.losses.mu.Unlock()
-	if !c.losses.of[err.Peer].own {
-		c.losses.add(loss{err, err.Report(c.rank), true})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.of[err.Peer].own {
+		l.add(loss{err, err.Report(l.opts.rank()), true})
 	}
 }
 
-// all returns one error for all losses: what this rank has seen itself comes first. The lock is
+// all returns one error for all losses: what this rank has seen itself comes first. The mutex is
 // held, and there is a loss.
-func (l *losses) all() *fault.Error {
+func (l *Losses) all() *fault.Error {
 	ranks := slices.Sorted(maps.Keys(l.of))
 	var errs []*fault.Error
 	for _, own := range []bool{true, false} {
@@ -214,15 +248,6 @@ func (l *losses) all() *fault.Error {
 	return fault.Lost(errs)
 }
 
-// sealing is the driver's part of it.
-type sealing struct {
-	begun   int64        // when a death was the reason for a failure; 0: it is not under way
-	asked   []int        // the peers that were asked last
-	changes int          // of losses, when they were asked
-	last    bool         // sealSpan was over then
-	done    *fault.Error // what was sealed last, for messages
-}
-
 // at returns when there is something to do although nobody answers.
 func (s *sealing) at() int64 {
 	if s.last {
@@ -233,93 +258,60 @@ func (s *sealing) at() int64 {
 
 // seal returns the error of all lost ranks once that is settled, and nil before: the driver calls
 // it again. Where the group ends, this rank has to fail then.
-func (c *Comm) seal(ends bool) *fault.Error {
-	s, l, t := &c.sealing, &c.losses, now()
+func (l *Losses) seal(ends bool, t int64) *fault.Error {
+	s := &l.sealing
 	l.mu.Lock()
-	same := l.changes == s.changes
+	same := l.changes == s.known
 	l.mu.Unlock()
 	switch {
 	case s.begun == 0 && s.done != nil && same && !ends:
 		return s.done
 	case s.begun == 0:
 		*s = sealing{begun: t}
-		c.askWhoIsLost()
+		l.ask(t)
 	case !same || !s.last && t >= s.at():
-		c.askWhoIsLost()
+		l.ask(t)
 	}
 	late := t >= s.begun+int64(sealLimit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !late && (l.changes != s.changes || len(s.asked) > 0 && !s.last || c.opts.Control == nil && !s.last) {
+	if !late && (l.changes != s.known || len(s.asked) > 0 && !s.last || l.opts.Control == nil && !s.last) {
 		return nil
 	}
 	for _, peer := range s.asked {
-		if !l.agreed[peer] && !c.lost[peer] && !late { // one that has left in order has nothing to say
+		if !l.agreed[peer] && !l.opts.Links.Lost(peer) && !late { // one that has left in order has nothing to say
 			return nil
 		}
 	}
 	all := l.all()
-	*s, l.sealed = sealing{done: all, changes: l.changes}, ends
+	*s, l.sealed = sealing{done: all, known: l.changes}, ends
 	return all
 }
 
-// askWhoIsLost asks all peers that are not lost. In large groups those count to which there is a
-// path.
-func (c *Comm) askWhoIsLost() {
-	s, l := &c.sealing, &c.losses
+// ask asks all peers that are not lost. In large groups those count to which there is a path.
+func (l *Losses) ask(t int64) {
+	s, links := &l.sealing, l.opts.Links
 	l.mu.Lock()
 	l.number++
 	l.agreed = map[int]bool{}
-	s.changes, s.asked = l.changes, nil
+	s.known, s.asked = l.changes, nil
 	message := l.message(controlWhoIsLost, l.number)
-	for peer := range c.size {
-		if _, lost := l.of[peer]; peer != c.rank && !lost && !c.lost[peer] &&
-			(c.size <= mostAsked || c.unopened[peer] == nil) {
+	for peer := range links.Size() {
+		if _, lost := l.of[peer]; peer != links.Rank && !lost && !links.Lost(peer) &&
+			(links.Size() <= mostAsked || !links.Unopened(peer)) {
 			s.asked = append(s.asked, peer)
 		}
 	}
 	l.mu.Unlock()
-	s.last = now() >= s.begun+int64(sealSpan)
+	s.last = t >= s.begun+int64(sealSpan)
 	s.asked = slices.DeleteFunc(s.asked, func(peer int) bool {
-		return c.opts.Control == nil || !c.opts.Links[peer].Tell(message)
+		return l.opts.Control == nil || !links.Tell(peer, message)
 	})
-}
-
-// Mourn is Check for a caller that waits for a peer that has died (Gone): the Comm ends for that
-// reason, once it is settled who else has died. The caller repeats it.
-func (c *Comm) Mourn() *fault.Error {
-	c.mourned.Store(true) // model: none: whoever drives sees it in time
-	c.opts.Doorbell.Ring()
-	return c.Check()
-}
-
-// hold keeps a message that has failed, since its peer is lost, until it is settled who else is. It
-// reports whether it does.
-func (c *Comm) hold(op *Op, err error) bool {
-	if c.broken != nil || !isDeath(err) {
-		return false
-	}
-	c.held = append(c.held, op)
-	return true
-}
-
-func isDeath(err error) bool {
-	f, ok := err.(*fault.Error)
-	return ok && f.Code == fault.PeerLost
-}
-
-// endHeld ends the messages that were held.
-func (c *Comm) endHeld(err error) {
-	held := c.held
-	c.held = nil
-	for _, op := range held {
-		c.end(op, err)
-	}
 }
 
 // close ends this rank's part when its group ends, for a reason. Whoever else is lost by now, later
 // calls tell.
-func (l *losses) close(why *fault.Error) {
+func (l *Losses) close(why *fault.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sealed = true
@@ -331,8 +323,9 @@ func (l *losses) close(why *fault.Error) {
 	slices.Sort(l.later)
 }
 
-// meanwhile returns what later calls add to the error with which the group has failed.
-func (l *losses) meanwhile(e *fault.Error) *fault.Error {
+// Meanwhile returns what later calls add to the error with which the group has failed. Any thread
+// may call it.
+func (l *Losses) Meanwhile(e *fault.Error) *fault.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.later) == 0 || e.Code == fault.Closed {
@@ -343,12 +336,12 @@ func (l *losses) meanwhile(e *fault.Error) *fault.Error {
 	return &more
 }
 
-// Losses returns an error for each rank that is known to be lost.
-func (c *Comm) Losses() (all []*fault.Error) {
-	c.losses.mu.Lock()
-	defer c.losses.mu.Unlock()
-	for _, rank := range slices.Sorted(maps.Keys(c.losses.of)) {
-		all = append(all, c.losses.of[rank].err)
+// Known returns an error for each rank that is known to be lost. Any thread may call it.
+func (l *Losses) Known() (all []*fault.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, rank := range slices.Sorted(maps.Keys(l.of)) {
+		all = append(all, l.of[rank].err)
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package exec
+package fingerprint
 
 import (
 	"fmt"
@@ -20,21 +20,21 @@ func TestOrder(t *testing.T) {
 		{7, 8, 9, 1, -1},
 		{8, 7, 1, 9, 1},
 		{1<<32 - 1, 0, 1, 1, -1},
-		{7, 7, phaseCounts, phaseOf(0), -1},
-		{7, 7, phaseOf(0), phaseCounts, 1},
-		{7, 7, phaseOf(253), phaseOf(254), -1},
-		{7, 7, phaseOf(254), phaseOf(255), -1},
-		{7, 7, phaseOf(256), phaseOf(254), 1},
-		{7, 7, phaseOf(600), phaseOf(601), -1},
+		{7, 7, PhaseCounts, PhaseOf(0), -1},
+		{7, 7, PhaseOf(0), PhaseCounts, 1},
+		{7, 7, PhaseOf(253), PhaseOf(254), -1},
+		{7, 7, PhaseOf(254), PhaseOf(255), -1},
+		{7, 7, PhaseOf(256), PhaseOf(254), 1},
+		{7, 7, PhaseOf(600), PhaseOf(601), -1},
 	} {
-		a, b := fingerprint{seq: test.seqA, phase: test.phaseA}, fingerprint{seq: test.seqB, phase: test.phaseB}
-		if got := order(a.meta(8), b.meta(0)); got != test.want {
-			t.Errorf("order(%d, %d, %d, %d) = %d, want %d",
+		a, b := Fields{Seq: test.seqA, Phase: test.phaseA}, Fields{Seq: test.seqB, Phase: test.phaseB}
+		if got := Order(a.Meta(8), b.Meta(0)); got != test.want {
+			t.Errorf("Order(%d, %d, %d, %d) = %d, want %d",
 				test.seqA, test.seqB, test.phaseA, test.phaseB, got, test.want)
 		}
 	}
 	for piece := range 1000 {
-		if phaseOf(piece) == phaseCounts {
+		if PhaseOf(piece) == PhaseCounts {
 			t.Errorf("piece %d has the phase of the exchange of lengths", piece)
 		}
 	}
@@ -43,11 +43,11 @@ func TestOrder(t *testing.T) {
 // TestBlocksInTheFingerprint checks that ranks which know all blocks compare the length of each, in
 // its place.
 func TestBlocksInTheFingerprint(t *testing.T) {
-	of := func(counts ...int) fingerprint {
-		f := fingerprint{coll: dtype.AllGather, typ: dtype.F32, hash: 0x1234}
-		var blocks []Block
+	of := func(counts ...int) Fields {
+		f := Fields{Coll: dtype.AllGather, Type: dtype.F32, Hash: 0x1234}
+		var blocks []program.Block
 		for _, n := range counts {
-			blocks = append(blocks, Block{Count: n})
+			blocks = append(blocks, program.Block{Count: n})
 		}
 		f.blocks(blocks)
 		return f
@@ -59,27 +59,27 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 		{program.MaxBytes, program.MaxBytes, program.MaxBytes - 1},
 	} {
 		f := of(counts...)
-		m := f.meta(0)
+		m := f.Meta(0)
 		key := fmt.Sprint(m)
 		if other, ok := seen[key]; ok {
 			t.Errorf("blocks of %v and of %v look alike", counts, other)
 		}
 		seen[key] = counts
-		if got, _ := decode(m); got != f {
+		if got, _ := Decode(m); got != f {
 			t.Errorf("%v: %+v is read as %+v", counts, f, got)
 		}
 	}
-	for want, f := range map[string]fingerprint{
+	for want, f := range map[string]Fields{
 		"all_gather seq 0, blocks of 7 x f32":                             of(7, 7),
 		"all_gather seq 0, blocks of different lengths, together 9 x f32": of(7, 2),
 		"all_gather seq 0, f32":                                           of(0, 0),
 		"reduce seq 3, 5 x f32 sum, root 1": {
-			seq: 3, coll: dtype.Reduce, typ: dtype.F32, op: dtype.Sum, root: 1, count: 5, phase: 1,
+			Seq: 3, Coll: dtype.Reduce, Type: dtype.F32, Op: dtype.Sum, Root: 1, Count: 5, Phase: 1,
 		},
-		"barrier seq 4": {seq: 4, coll: dtype.Barrier},
+		"barrier seq 4": {Seq: 4, Coll: dtype.Barrier},
 	} {
-		f.phase = 1
-		if got := f.describe(askLength); got != want {
+		f.Phase = 1
+		if got := f.Describe(NoLength); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -87,35 +87,35 @@ func TestBlocksInTheFingerprint(t *testing.T) {
 
 // TestHistory checks that another call, at any earlier place, gives another history.
 func TestHistory(t *testing.T) {
-	usual := fingerprint{coll: dtype.Broadcast, typ: dtype.F32, count: 1000}
-	others := map[string]fingerprint{
-		"root":       {coll: dtype.Broadcast, typ: dtype.F32, count: 1000, root: 2},
-		"length":     {coll: dtype.Broadcast, typ: dtype.F32, count: 1001},
-		"type":       {coll: dtype.Broadcast, typ: dtype.I32, count: 1000},
-		"collective": {coll: dtype.AllReduce, typ: dtype.F32, count: 1000},
-		"operator":   {coll: dtype.Broadcast, typ: dtype.F32, count: 1000, op: dtype.Max},
+	usual := Fields{Coll: dtype.Broadcast, Type: dtype.F32, Count: 1000}
+	others := map[string]Fields{
+		"root":       {Coll: dtype.Broadcast, Type: dtype.F32, Count: 1000, Root: 2},
+		"length":     {Coll: dtype.Broadcast, Type: dtype.F32, Count: 1001},
+		"type":       {Coll: dtype.Broadcast, Type: dtype.I32, Count: 1000},
+		"collective": {Coll: dtype.AllReduce, Type: dtype.F32, Count: 1000},
+		"operator":   {Coll: dtype.Broadcast, Type: dtype.F32, Count: 1000, Op: dtype.Max},
 	}
 	for what, other := range others {
 		for later := range 100 {
-			var a, b history
-			a.add(usual.digest())
-			b.add(other.digest())
+			var a, b History
+			a.Add(usual.Digest())
+			b.Add(other.Digest())
 			for range later {
-				a.add(usual.digest())
-				b.add(usual.digest())
+				a.Add(usual.Digest())
+				b.Add(usual.Digest())
 			}
-			if a.hash() == b.hash() {
+			if a.Hash() == b.Hash() {
 				t.Errorf("another %s is not seen after %d calls", what, later)
 			}
 		}
 	}
-	var a, b history
-	a.add(usual.digest())
+	var a, b History
+	a.Add(usual.Digest())
 	swapped := others["collective"]
-	a.add(swapped.digest())
-	b.add(swapped.digest())
-	b.add(usual.digest())
-	if a.hash() == b.hash() {
+	a.Add(swapped.Digest())
+	b.Add(swapped.Digest())
+	b.Add(usual.Digest())
+	if a.Hash() == b.Hash() {
 		t.Error("the order of calls is not seen")
 	}
 }
