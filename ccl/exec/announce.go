@@ -16,24 +16,24 @@ import (
 // know. Such a plan announces lengths. The parts of the fingerprint that other ranks could not
 // compare then hold the number of this rank's last piece, and the number of elements in each of its
 // blocks, or program.Uneven if the blocks differ.
-func (c *Comm) announceMore(n *window.Record, call *Call) {
-	if low := c.frame.prog.Low; low.Announces && c.frame.fingerprint[2]&fingerprint.Low48 == program.Uneven {
+func (r *runner) announceMore(n *window.Record, call *Call) {
+	if low := r.frame.prog.Low; low.Announces && r.frame.fingerprint[2]&fingerprint.Low48 == program.Uneven {
 		for i := range call.In {
 			n.Counts[i] = uint64(call.In[i].Count)
 		}
 	}
-	n.Expose(&c.frame.Exposure)
+	n.Expose(&r.frame.Exposure)
 }
 
 // examine compares what a peer has announced of the operation in flight with what this rank knows.
-func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
+func (r *runner) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	low, heard := f.prog.Low, n.Call
 	if low.Announces {
 		heard[1] &^= fingerprint.Low48
 		heard[2] &^= fingerprint.Low48
 	}
 	if heard != f.meta(0) {
-		return c.mismatch(peer, n.Call, 0)
+		return r.mismatch(peer, n.Call, 0)
 	}
 	f.dynamic = true
 	if !low.Announces {
@@ -45,11 +45,11 @@ func (c *Comm) examine(f *frame, peer int, n *window.Record, call *Call) error {
 	count := n.Call[2] & fingerprint.Low48
 	longest := count
 	if count == program.Uneven {
-		count = n.Counts[c.rank]
-		longest = slices.Max(n.Counts[:c.size])
+		count = n.Counts[r.links.Rank]
+		longest = slices.Max(n.Counts[:r.links.Size()])
 	}
 	f.longest = max(f.longest, longest)
-	return c.sameCount(peer, count, call.Out[peer].Count, "the block from it")
+	return r.sameCount(peer, count, call.Out[peer].Count, "the block from it")
 }
 
 // plausible refuses a number of pieces that follows from no block that this rank has or the others
@@ -64,14 +64,14 @@ func (f *frame) plausible() error {
 }
 
 // ring wakes sleeping peers so that they see what this rank has published.
-func (c *Comm) ring() {
-	c.fence.Pass()
-	c.links.Notify()
+func (r *runner) ring() {
+	r.fence.Pass()
+	r.links.Notify()
 }
 
 // leaveSlot announces to the peers that this rank has left the operation.
-func (c *Comm) leaveSlot() {
-	c.windows.Leave()
-	c.links.Notify()
-	c.windows.Settle(c.rank)
+func (r *runner) leaveSlot() {
+	r.windows.Leave()
+	r.links.Notify()
+	r.windows.Settle(r.links.Rank)
 }

@@ -2,7 +2,10 @@ package exec
 
 import (
 	"encoding/binary"
+	"fmt"
+	"slices"
 
+	"github.com/goccl/goccl/ccl/exec/blame"
 	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/transport"
@@ -27,22 +30,22 @@ const askLength = fingerprint.NoLength
 func isQuestion(m transport.Meta) bool { return m[1]&fingerprint.Low48 == askLength }
 
 // ask asks the peers that this rank waits for, each peer once.
-func (c *Comm) ask() {
-	a := &c.blame.Asking
+func (r *runner) ask() {
+	a := &r.blame.Asking
 	a.Again(now())
 	once := func(peer, waits int) {
-		if peer != c.rank && !a.Asked[peer] {
-			a.Asked[peer] = c.question(peer, windowChannel, waits)
+		if peer != r.links.Rank && !a.Asked[peer] {
+			a.Asked[peer] = r.question(peer, windowChannel, waits)
 		}
 	}
-	if late, _ := c.lateRank(); late >= 0 {
-		if !c.frame.draining() {
+	if late, _ := r.lateRank(); late >= 0 {
+		if !r.frame.draining() {
 			once(late, windowChannel)
 		}
 		return
 	}
-	for lane := range c.frame.lanes {
-		switch b := c.frame.waitsAt(lane); {
+	for lane := range r.frame.lanes {
+		switch b := r.frame.waitsAt(lane); {
 		case b == nil || b.Step == nil:
 		case b.Op == program.OpRecv:
 			once(b.Peer, ownChannels+b.Step.Channel)
@@ -54,15 +57,15 @@ func (c *Comm) ask() {
 
 // question sends a peer the fingerprint of the operation in flight, and the channel in which this
 // rank waits. It reports whether the channel had space.
-func (c *Comm) question(peer, channel, waits int) bool {
-	ch := c.channel(peer, channel)
+func (r *runner) question(peer, channel, waits int) bool {
+	ch := r.links.Channel(peer, channel)
 	space := ch.Reserve(askBytes)
 	if len(space) < askBytes {
 		return false
 	}
 	binary.LittleEndian.PutUint64(space, uint64(waits))
-	c.frame.out = c.frame.meta(askLength)
-	ch.Commit(askBytes, &c.frame.out)
+	r.frame.out = r.frame.meta(askLength)
+	ch.Commit(askBytes, &r.frame.out)
 	return true
 }
 
@@ -70,28 +73,28 @@ const askBytes = 8
 
 // hearQuestion handles the question at the head of a channel. If the peer is in an operation that
 // this rank has not reached yet, it reports ahead and leaves the question in the channel.
-func (c *Comm) hearQuestion(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
-	f := &c.frame
+func (r *runner) hearQuestion(peer, channel int, data []byte, m transport.Meta) (ahead bool, err error) {
+	f := &r.frame
 	if f.contradicts(m) || len(data) != askBytes {
-		return false, c.mismatch(peer, m, askLength)
+		return false, r.mismatch(peer, m, askLength)
 	}
 	if f.precedes(m) {
 		return true, nil
 	}
 	waits := binary.LittleEndian.Uint64(data)
 	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) &&
-		waits >= windowChannel && waits < uint64(c.links.Width()) {
-		c.question(peer, int(waits), windowChannel) // the peer waits for this rank, which has gone on
+		waits >= windowChannel && waits < uint64(r.links.Width()) {
+		r.question(peer, int(waits), windowChannel) // the peer waits for this rank, which has gone on
 	}
-	c.channel(peer, channel).Release()
+	r.links.Channel(peer, channel).Release()
 	return false, nil
 }
 
 // waitsForWord reports whether this rank waits for a word that a peer has not published yet.
-func (c *Comm) waitsForWord(peer int) bool {
-	for lane := range c.frame.lanes {
-		if b := c.frame.waitsAt(lane); b != nil && b.Op == program.OpWait &&
-			b.Peer == peer && !c.windows.Heard(peer, b.Nth) {
+func (r *runner) waitsForWord(peer int) bool {
+	for lane := range r.frame.lanes {
+		if b := r.frame.waitsAt(lane); b != nil && b.Op == program.OpWait &&
+			b.Peer == peer && !r.windows.Heard(peer, b.Nth) {
 			return true
 		}
 	}
@@ -101,41 +104,41 @@ func (c *Comm) waitsForWord(peer int) bool {
 // unexpected is called now and then during a wait. It handles input that this rank's program does
 // not wait for: frames of any peer, and messages of another call with the same number, or of an
 // earlier call. Otherwise such a mismatch would only be found at the timeout.
-func (c *Comm) unexpected() error {
-	f := &c.frame
-	for peer := range c.size {
-		if peer == c.rank {
+func (r *runner) unexpected() error {
+	f := &r.frame
+	for peer := range r.links.Size() {
+		if peer == r.links.Rank {
 			continue
 		}
-		for i := ownChannels; i < c.links.Width(); i++ {
+		for i := ownChannels; i < r.links.Width(); i++ {
 			for {
-				data, m, ok := c.channel(peer, i).Peek()
+				data, m, ok := r.links.Channel(peer, i).Peek()
 				if !ok {
 					break
 				}
 				if isQuestion(m) {
-					if ahead, err := c.hearQuestion(peer, i, data, m); err != nil {
+					if ahead, err := r.hearQuestion(peer, i, data, m); err != nil {
 						return err
 					} else if !ahead {
 						continue
 					}
 				} else if f.contradicts(m) || f.after(m) {
-					return c.mismatch(peer, m, 0)
+					return r.mismatch(peer, m, 0)
 				}
 				break
 			}
 		}
-		if w := &c.windows; w.Has(peer) && !f.prog.Low.Words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
-			return c.mismatch(peer, w.Record(peer).Call, 0)
+		if w := &r.windows; w.Has(peer) && !f.prog.Low.Words && w.Heard(peer, 0) && f.contradicts(w.Record(peer).Call) {
+			return r.mismatch(peer, w.Record(peer).Call, 0)
 		}
-		if err := c.inboundFrom(peer); err != nil {
+		if err := r.inboundFrom(peer); err != nil {
 			return err
 		}
 		// A word is visible before a fragment that was committed after it. So if the fragment is of
 		// a later operation, a word that is still missing will never come.
-		if _, m, ok := c.channel(peer, windowChannel).Peek(); ok &&
-			(f.contradicts(m) || f.precedes(m) && c.waitsForWord(peer)) {
-			return c.mismatch(peer, m, 0)
+		if _, m, ok := r.links.Channel(peer, windowChannel).Peek(); ok &&
+			(f.contradicts(m) || f.precedes(m) && r.waitsForWord(peer)) {
+			return r.mismatch(peer, m, 0)
 		}
 	}
 	return nil
@@ -151,4 +154,57 @@ func (f *frame) precedes(m transport.Meta) bool {
 func (f *frame) contradicts(m transport.Meta) bool {
 	own := f.meta(0)
 	return uint32(m[0]) == uint32(own[0]) && (fingerprint.Differ(m, own) || m[0] == own[0] && m[2] != own[2])
+}
+
+// mismatch returns the error for a fragment or record that belongs to a different call than this
+// rank's.
+func (r *runner) mismatch(peer int, m transport.Meta, want int) error {
+	return r.blame.Mismatch(peer, m, r.frame.meta(want), want)
+}
+
+// awaited returns the ranks that the operation in flight waits for, and where in it.
+func (r *runner) awaited() (ranks []int, where []string) {
+	f := &r.frame
+	if f.prog == nil {
+		return nil, nil
+	}
+	if late, why := r.lateRank(); late >= 0 {
+		ranks = r.windows.Behind(f.prog.Depth, blame.MostWaits)
+		if f.draining() {
+			ranks = r.windows.Behind(1, blame.MostWaits)
+		}
+		return ranks, slices.Repeat([]string{"which " + why}, len(ranks))
+	}
+	for lane := range f.lanes {
+		b := f.waitsAt(lane)
+		if b != nil && b.Step != nil && !slices.Contains(ranks, b.Peer) && len(ranks) < blame.MostWaits {
+			ranks, where = append(ranks, b.Peer), append(where, f.soFar(lane, b))
+		}
+	}
+	return ranks, where
+}
+
+// soFar says how far a lane has come where it waits; it is empty where nothing is counted.
+func (f *frame) soFar(lane int, b *program.Instruction) string {
+	if n := f.lanes[lane].moved; n > 0 && (b.Op == program.OpRecv || b.Op == program.OpSend) {
+		return fmt.Sprintf("%d bytes so far", n)
+	}
+	return ""
+}
+
+// lostPeer returns a peer whose link has ended and that the operation in flight waits for; -1 if
+// there is none. Data that arrived before the link broke can still be read.
+func (r *runner) lostPeer() int {
+	if late, _ := r.lateRank(); late >= 0 {
+		if r.links.Lost(late) {
+			return late
+		}
+		return -1
+	}
+	for lane := range r.frame.lanes {
+		if b := r.frame.waitsAt(lane); b != nil && b.Step != nil && r.links.Lost(b.Peer) {
+			return b.Peer
+		}
+	}
+	return -1
 }

@@ -12,6 +12,25 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
+// programs makes the programs of a rank, and keeps those of calls that came more than once.
+type programs struct {
+	planner   Planner
+	fastBF16  bool
+	lastLevel int          // bytes of the last-level cache that this rank can count on; 0 if unknown
+	room      program.Room // what the windows and links offer to programs
+	lows      map[planKey]*program.Lowered
+	last      planKey // key of lastLow, the plan that was used last
+	lastLow   *program.Lowered
+	kept      cache
+	scratch   compiled // for calls whose program is not kept
+}
+
+type planKey struct {
+	coll      dtype.Collective
+	algorithm int
+	root      int
+}
+
 // compiled is a program, together with everything else that this processor needs to run it.
 type compiled struct {
 	program.Program
@@ -27,10 +46,36 @@ type compiled struct {
 	readsUnannounced bool           // it may read a rank's window before that rank's record shows where the chunks are
 }
 
+// lowered finds or makes the lowered plan of a collective.
+func (s *programs) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
+	key := planKey{coll: coll, algorithm: by.Choose(coll, bytes)}
+	if coll.Rooted() {
+		key.root = root
+	}
+	if key == s.last && s.lastLow != nil {
+		return s.lastLow, nil
+	}
+	if low := s.lows[key]; low != nil {
+		s.last, s.lastLow = key, low
+		return low, nil
+	}
+	p, err := by.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: s.room.Ranks, Root: key.root})
+	if err != nil {
+		return nil, err
+	}
+	low, err := program.Lower(p, &s.room)
+	if err == nil {
+		s.lows[key] = low
+	}
+	return low, err
+}
+
 // compile makes p the program of a call, or of one piece of it. p refers to none of the call's
 // memory.
-func (c *Comm) compile(p *compiled, low *program.Lowered, call *Call, piece int) error {
-	if err := p.Compile(&c.room, low, call, &c.exchange.Lengths, piece); err != nil {
+func (s *programs) compile(
+	p *compiled, low *program.Lowered, call *Call, lengths *program.Lengths, piece int,
+) error {
+	if err := p.Compile(&s.room, low, call, lengths, piece); err != nil {
 		return err
 	}
 	bytes := program.Total(p.Chunks[plan.Win])
@@ -39,21 +84,21 @@ func (c *Comm) compile(p *compiled, low *program.Lowered, call *Call, piece int)
 		(p.Last > 0 || bytes >= worthExposing(call.Coll))
 	p.readsUnannounced = low.ReadsUnannounced
 	p.simple = p.Straight && !p.Messages && p.Tmp == 0 && !p.exposes
-	p.chooseKernels(c, call)
+	s.chooseKernels(p, call)
 	p.sign(call)
 	return nil
 }
 
 // chooseKernels chooses the kernels of a call.
-func (p *compiled) chooseKernels(c *Comm, call *Call) {
-	p.streams = c.lastLevel > 0 && touched(call, c.rank) >= c.lastLevel
+func (s *programs) chooseKernels(p *compiled, call *Call) {
+	p.streams = s.lastLevel > 0 && touched(call, s.room.Rank) >= s.lastLevel
 	if !call.Coll.Reduces() {
 		return
 	}
 	unit, _ := dtype.Unit(call.Type, call.Op)
 	p.kern, p.fold = kernel.For(unit, call.Op), kernel.Reduce(unit, call.Op)
 	p.scale, p.mean = kernel.Scale(unit), kernel.SumScale(unit)
-	if fast := kernel.Fast(unit, call.Op); fast != nil && c.opts.FastBF16 {
+	if fast := kernel.Fast(unit, call.Op); fast != nil && s.fastBF16 {
 		p.kern, p.fold, p.mean = fast.Pair, fast.Many, fast.Mean
 	}
 }
@@ -82,7 +127,7 @@ func blockLength(call *Call) uint64 {
 	return 0
 }
 
-// A Comm keeps up to keptPrograms programs, none with more than mostKeptInstructions instructions,
+// A cache keeps up to keptPrograms programs, none with more than mostKeptInstructions instructions,
 // and remembers the shapes of up to keptKeys calls that came once, by their keys. With 64 programs,
 // 40 calls in turn by ring on 8 ranks took longer than when they are compiled anew, in place: the
 // programs did not fit the second-level cache.
@@ -102,7 +147,7 @@ type cache struct {
 	missed   uint64               // key of the call that was not found last
 	seen     [keptKeys]uint64     // keys of calls that came once
 	nextSeen uint
-	scratch  compiled // for calls whose program is not kept
+	closed   bool
 }
 
 type cached struct {
@@ -144,8 +189,8 @@ func (s *cache) find(call *Call) (x *cached, same bool) {
 
 // known returns a program by which a call can run without further checks, or nil. It has then made
 // the checks of Call.Check and those of begin.
-func (c *Comm) known(call *Call) *compiled {
-	if x, same := c.cache.of(call); x != nil && (same || x.fits(call, c.rank)) && call.Timeout >= 0 {
+func (s *programs) known(call *Call) *compiled {
+	if x, same := s.kept.of(call); x != nil && (same || x.fits(call, s.room.Rank)) && call.Timeout >= 0 {
 		return &x.compiled
 	}
 	return nil
@@ -169,27 +214,34 @@ func (x *cached) fits(call *Call, rank int) bool {
 	return true
 }
 
-// program compiles the program of a call that find has not found. The cache keeps it if the call
-// comes for the second time.
-func (c *Comm) program(low *program.Lowered, call *Call) (*compiled, error) {
-	s := &c.cache
+// program compiles the program of a call that find has not found. It is kept if the call comes for
+// the second time.
+func (s *programs) program(low *program.Lowered, call *Call, lengths *program.Lengths) (*compiled, error) {
 	p := &s.scratch
-	err := c.compile(p, low, call, 0)
-	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || c.blame.Ending.Barred() != nil ||
-		!s.seenBefore(s.missed) {
+	err := s.compile(p, low, call, lengths, 0)
+	if err != nil || low.Counts || p.Last > 0 || p.Size() > mostKeptInstructions || !s.kept.wants() {
 		return p, err
 	}
+	return s.kept.keep(call, p), nil
+}
+
+// wants reports whether the program of the call that was not found last is to be kept.
+func (s *cache) wants() bool { return !s.closed && s.seenBefore(s.missed) }
+
+// keep keeps the program of that call, in exchange for an old one.
+func (s *cache) keep(call *Call, p *compiled) *compiled {
 	at := s.next
 	x := &s.each[at]
 	x.Take(call)
-	x.compiled, s.scratch = s.scratch, x.compiled
+	x.compiled, *p = *p, x.compiled
 	s.keys[at], s.missed = s.missed, 0
 	s.recent, s.next = at, (at+1)%keptPrograms
-	return &x.compiled, nil
+	return &x.compiled
 }
 
-// clear forgets all calls. A program that is in use stays as it is.
-func (s *cache) clear() {
+// close forgets all calls, and keeps no more. A program that is in use stays as it is.
+func (s *cache) close() {
+	s.closed = true
 	for i := range s.each {
 		s.each[i].Shape = program.Shape{}
 	}

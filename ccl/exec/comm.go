@@ -7,9 +7,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/blame"
-	"github.com/goccl/goccl/ccl/exec/links"
 	"github.com/goccl/goccl/ccl/exec/p2p"
-	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
@@ -79,64 +77,36 @@ type Options struct {
 type Comm struct {
 	opts       Options
 	rank, size int
-	links      links.Set
-	windows    window.Set
-	room       program.Room // what the windows and links offer to programs
-	lastLevel  int          // bytes of the last-level cache that this rank can count on; 0 if unknown
-	blame      *blame.Detector
+	run        runner
 	timeout    atomic.Int64
 
 	// Shared by posters, waiters and the driver.
-	lock     atomic.Uint32 // 1 while a thread drives
-	posted   atomic.Pointer[Op]
-	pending  atomic.Int32   // posted and not ended
-	urgent   atomic.Int32   // pending operations that were expedited
-	waiting  atomic.Int32   // threads that wait and are no longer young
-	turns    *park.Doorbell // wakes waiting threads that sleep while another thread drives
-	stop     atomic.Pointer[fault.Error]
-	told     atomic.Bool   // an operation, or a call that was refused, has had the error in stop
-	colls    atomic.Uint64 // collectives so far
-	messages atomic.Uint64 // sends and receives so far
-	mourned  atomic.Bool   // somebody waits for a dead peer by other means than operations
-	exposed  atomic.Uint64 // operations that exposed memory of the caller
-	receives atomic.Uint64 // pending receives that the engine has; only the lock's holder changes it
+	lock    atomic.Uint32 // 1 while a thread drives
+	posted  atomic.Pointer[Op]
+	pending atomic.Int32   // posted and not ended
+	urgent  atomic.Int32   // pending operations that were expedited
+	waiting atomic.Int32   // threads that wait and are no longer young
+	turns   *park.Doorbell // wakes waiting threads that sleep while another thread drives
+	stop    atomic.Pointer[fault.Error]
+	told    atomic.Bool   // an operation, or a call that was refused, has had the error in stop
+	colls   atomic.Uint64 // collectives so far
+	mourned atomic.Bool   // somebody waits for a dead peer by other means than operations
 
 	// Used only by the driver.
-	frame      frame
-	exchange   exchange
 	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
-	p2p        *p2p.Engine
 	deadlines  deadlines
-	keyed      []*Op // keyed operations that have begun and not ended
-	stirred    []*Op // those of them of which a message has ended, or that have just begun
-	// Messages that the engine has: in all, and by peer; those from any source are behind the last.
-	messageCount int
-	messagesWith []int
-	lows         map[planKey]*program.Lowered
-	recent       planKey // key of recentLow, the plan that was used last
-	recentLow    *program.Lowered
-	alone        *Op // the operation of Run
-	cache        cache
-	fence        park.Fence
-	young        bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
-	broken       *fault.Error
-	calls        blame.Calls
-	held         []*Op        // messages that have failed because of a death, until it is settled who else has died
-	given        *fault.Error // of the message that has failed last
-	deadKeyed    *Op          // a keyed operation that has failed because of a death
-	idle         int
+	keyed      keyedOps
+	messages   messages
+	alone      *Op  // the operation of Run
+	young      bool // the driver's wait is young: the driver wakes no peers until that part of the wait ends
+	broken     *fault.Error
+	idle       int
 
 	glimpsed uint64 // used only by the progress thread: the number of operations that had ended at its last glance
 }
 
 // farAway is the round trip from which on messages of up to p2p.FarLimit do not wait for an answer.
 const farAway = 300 * time.Microsecond
-
-type planKey struct {
-	coll      dtype.Collective
-	algorithm int
-	root      int
-}
 
 // New makes a Comm over open links.
 func New(opts Options) (*Comm, error) {
@@ -147,38 +117,40 @@ func New(opts Options) (*Comm, error) {
 	if opts.Channels == 0 {
 		opts.Channels = PlanChannels
 	}
-	c := &Comm{opts: opts, rank: opts.Rank, size: size, lows: map[planKey]*program.Lowered{},
-		lastLevel: cacheShare(&opts), alone: new(Op), messagesWith: make([]int, size+1)}
+	c := &Comm{opts: opts, rank: opts.Rank, size: size,
+		alone: new(Op), turns: park.NewDoorbell(), keyed: keyedOps{planner: opts.Keyed}}
 	c.timeout.Store(int64(opts.Timeout))
-	if err := c.links.Open(opts.Rank, opts.Links, LinkChannels(opts.Channels)); err != nil {
+	if err := c.run.links.Open(opts.Rank, opts.Links, LinkChannels(opts.Channels)); err != nil {
 		return nil, err
 	}
-	c.frame.pinner = opts.Pinner
-	c.frame.lanes, c.turns = make([]laneState, 1), park.NewDoorbell()
-	if err := c.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
+	c.run.frame.pinner, c.run.frame.lanes = opts.Pinner, make([]laneState, 1)
+	if err := c.run.windows.Open(opts.Rank, opts.Window, opts.Links, opts.Arena); err != nil {
 		return nil, err
 	}
-	c.room = c.windows.Room()
-	c.room.Rank, c.room.Ranks, c.room.Channels = c.rank, c.size, opts.Channels
+	c.run.programs = programs{planner: opts.Planner, fastBF16: opts.FastBF16, lastLevel: cacheShare(&opts),
+		room: c.run.windows.Room(), lows: map[planKey]*program.Lowered{}}
+	room := &c.run.programs.room
+	room.Rank, room.Ranks, room.Channels = c.rank, c.size, opts.Channels
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
 		if link != nil {
-			between[peer] = c.channel(peer, p2pChannel)
+			between[peer] = c.run.links.Channel(peer, p2pChannel)
 		}
 	}
-	c.p2p = p2p.New(c.rank, between, c.messageDone)
-	c.p2p.SetCache(opts.Cache.Bytes)
+	c.messages.with = make([]int, size+1)
+	c.messages.engine = p2p.New(c.rank, between, c.messageDone)
+	c.messages.engine.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
 		if link != nil {
-			if c.links.Network(peer) {
-				c.p2p.SetNetwork(peer)
+			if c.run.links.Network(peer) {
+				c.messages.engine.SetNetwork(peer)
 			}
 			c.measure(peer)
 		}
 	}
-	c.blame = blame.New(blame.Options{
-		Links: &c.links, Lanes: view{c}, Calls: &c.calls, Control: opts.Control, Group: opts.Group,
-		Doorbell: opts.Doorbell, Drive: c.Check, Failure: c.Failure, Barred: c.cache.clear,
+	c.run.blame.Open(blame.Options{
+		Links: &c.run.links, Lanes: view{c}, Calls: &c.run.calls, Control: opts.Control, Group: opts.Group,
+		Doorbell: opts.Doorbell, Drive: c.Check, Failure: c.Failure, Barred: c.run.programs.kept.close,
 		WarnAfter: opts.WarnAfter, Warn: opts.Warn,
 	})
 	return c, nil
@@ -186,8 +158,8 @@ func New(opts Options) (*Comm, error) {
 
 // measure looks how far away a peer is.
 func (c *Comm) measure(peer int) {
-	if state := c.links.All[peer].State(); state.RoundTrip >= farAway {
-		c.p2p.SetFar(peer)
+	if state := c.run.links.All[peer].State(); state.RoundTrip >= farAway {
+		c.messages.engine.SetFar(peer)
 	}
 }
 
@@ -205,13 +177,6 @@ func (c *Comm) SetTimeout(d time.Duration) { c.timeout.Store(int64(d)) }
 
 // Timeout returns the timeout of operations that set none; 0 for none.
 func (c *Comm) Timeout() time.Duration { return time.Duration(c.timeout.Load()) }
-
-func (c *Comm) channel(peer, i int) transport.Channel { return c.links.Channel(peer, i) }
-
-// planChannel returns the channel for the messages of a step.
-func (c *Comm) planChannel(s *program.Step) transport.Channel {
-	return c.channel(s.Peer, ownChannels+s.Channel)
-}
 
 // Post starts an operation. An invalid call fails immediately, before any data moves.
 func (c *Comm) Post(call *Call) (*Op, error) {
@@ -274,19 +239,19 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 	if alone {
 		alone = c.pending.Load() == 0 && c.broken == nil // model: runAgain
 		if alone && call.Coll.Valid() {
-			if p := c.known(call); p != nil {
+			if p := c.run.programs.known(call); p != nil {
 				seq := c.colls.Add(1)
-				w := waiter{limit: d, note: c.reserve(), unnoted: call, seq: seq}
+				w := waiter{comm: c, limit: d, note: c.reserve(), unnoted: call, seq: seq}
 				if !p.short {
-					w.noteNow(c)
+					w.noteNow()
 				}
-				ended, err := c.try(p, call, seq, &w)
-				w.noteNow(c)
+				ended, err := c.run.try(p, call, seq, &w)
+				w.noteNow()
 				if !ended {
 					return c.goOn(call, seq, err, &w)
 				}
 				c.noteEnd(w.note, nil, false)
-				w.leave(c)
+				w.leave()
 				c.unlock()
 				if c.pending.Load() != 0 { // model: runAfter
 					c.handOver()
@@ -338,28 +303,6 @@ func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*
 	return nil, err
 }
 
-// try begins an operation that has no Op yet, and reports whether it has ended, as most simple
-// operations do. If it has not ended, the caller must queue it.
-func (c *Comm) try(p *compiled, call *Call, seq uint64, w *waiter) (ended bool, err error) {
-	f := &c.frame
-	f.begin(p, seq, c.calls.History, c.windows.Begun)
-	if !p.simple {
-		return false, c.prepare(p, call)
-	}
-	s, err := c.runLane(f, p, p.Lanes[0], &f.lanes[0], 0, call, w)
-	if s != finished || f.last > 0 {
-		return false, err
-	}
-	c.made(p)
-	f.prog = nil
-	return true, nil
-}
-
-// made notes that the operation in flight has ended.
-func (c *Comm) made(p *compiled) {
-	c.calls.Add(c.frame.fingerprint[0], p.what, p.digest, p.length, p.meets)
-}
-
 // goOn is the rest of Run after try. It releases the lock.
 func (c *Comm) goOn(call *Call, seq uint64, err error, w *waiter) (*Op, error) {
 	op := c.alone
@@ -375,7 +318,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	if c.broken != nil {
 		return nil
 	}
-	p := c.known(call)
+	p := c.run.programs.known(call)
 	if p == nil {
 		return nil
 	}
@@ -386,7 +329,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	var err error
 	if alone {
 		var ended bool
-		if ended, err = c.try(p, call, seq, nil); ended {
+		if ended, err = c.run.try(p, call, seq, nil); ended {
 			op.over(c, seq)
 			c.noteEnd(note, nil, false)
 			c.unlock()
@@ -406,7 +349,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	if !alone || !simple {
 		c.advance()
 	}
-	c.flush()
+	c.run.flush()
 	c.unlock()
 	c.handOver()
 	return op
@@ -416,7 +359,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 // op fails.
 func (c *Comm) queueInFlight(op *Op, err error) {
 	c.queue(op)
-	c.frame.op = op
+	c.run.frame.op = op
 	if err != nil {
 		c.fail(op, err)
 	}
@@ -429,7 +372,7 @@ func (c *Comm) runAlone(call *Call, note uint64, d time.Duration) (*Op, error) {
 	op := c.alone
 	op.set(c, call, note, c.number(call))
 	c.queue(op)
-	return c.driveAlone(op, &waiter{limit: d})
+	return c.driveAlone(op, &waiter{comm: c, limit: d})
 }
 
 // driveAlone is the rest of runAlone. It releases the lock. The engine and the queue hold op, so an
@@ -437,7 +380,7 @@ func (c *Comm) runAlone(call *Call, note uint64, d time.Duration) (*Op, error) {
 func (c *Comm) driveAlone(op *Op, w *waiter) (left *Op, err error) {
 	w.op = op
 	c.drive(w)
-	w.leave(c)
+	w.leave()
 	if pending(op.state.Load()) { // model: none: only the lock's holder ends operations
 		op.notify = true
 		left, c.alone = op, ops.Get().(*Op)
@@ -462,7 +405,7 @@ func (c *Comm) allowed(call *Call) error {
 			// call.String() and not %v, with which every call would escape.
 			op = fmt.Sprintf("%s, not begun, after seq %d", call.String(), c.last(call))
 		}
-		return c.blame.Losses.Meanwhile(why.In(c.label(), op))
+		return c.run.blame.Losses.Meanwhile(why.In(c.label(), op))
 	}
 	if wrong != nil {
 		return wrong.(*fault.Error).In(c.label(), "") // the error's text begins with the operation
@@ -472,7 +415,7 @@ func (c *Comm) allowed(call *Call) error {
 
 // allowedNext is allowed for a call that has no key.
 func (c *Comm) allowedNext(call *Call) error {
-	if why := c.blame.Ending.Barred(); why != nil && call.Coll.Valid() && c.Seq()+1 >= why.Seq {
+	if why := c.run.blame.Ending.Barred(); why != nil && call.Coll.Valid() && c.Seq()+1 >= why.Seq {
 		c.stop.CompareAndSwap(nil, why.In(c.label(), "")) // model: none: as an Abort, which a driver follows
 	}
 	return c.allowed(call)
@@ -483,7 +426,7 @@ func (c *Comm) last(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.Seq()
 	}
-	return c.messages.Load()
+	return c.messages.called.Load()
 }
 
 func (c *Comm) label() string { return fault.Label(c.opts.Name, c.rank, c.size) }
@@ -561,89 +504,4 @@ func (c *Comm) end(op *Op, err error) {
 	if notify {
 		Completions.add()
 	}
-}
-
-// lowered finds or makes the lowered plan of a collective.
-func (c *Comm) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
-	key := planKey{coll: coll, algorithm: by.Choose(coll, bytes)}
-	if coll.Rooted() {
-		key.root = root
-	}
-	if key == c.recent && c.recentLow != nil {
-		return c.recentLow, nil
-	}
-	if low := c.lows[key]; low != nil {
-		c.recent, c.recentLow = key, low
-		return low, nil
-	}
-	p, err := by.Make(key.algorithm, plan.Spec{Coll: coll, Ranks: c.size, Root: key.root})
-	if err != nil {
-		return nil, err
-	}
-	low, err := program.Lower(p, &c.room)
-	if err == nil {
-		c.lows[key] = low
-	}
-	return low, err
-}
-
-// begin starts the operation at the head of the queue. It may refuse this operation only, before
-// any data has moved and for a reason that every rank finds in its own call. An error for which
-// isSystem holds ends the Comm instead.
-func (c *Comm) begin(op *Op) error {
-	f, call := &c.frame, &op.call
-	x, same := c.cache.find(call) // Run and Post have found none, or it was posted behind others
-	if x != nil && (same || x.fits(call, c.rank)) {
-		f.op = op
-		return c.start(&x.compiled, call, op.seq)
-	}
-	low, err := c.lowered(c.opts.Planner, call.Coll, call.Root, call.Bytes())
-	if err != nil {
-		if f, ok := err.(*fault.Error); ok {
-			return f
-		}
-		return fault.Wrap(fault.Internal, err, "no plan")
-	}
-	if err := f.separate(op, low, c.rank); err != nil {
-		return err
-	}
-	if low.Counts {
-		return c.beginCounts(op, low)
-	}
-	var p *compiled
-	if x != nil { // only the blocks did not fit
-		p = &x.compiled
-	} else if p, err = c.program(low, call); err != nil {
-		return err
-	}
-	f.op = op
-	return c.start(p, call, op.seq)
-}
-
-// separate gives an operation that is in place a copy of its In, for a plan that needs In and Out
-// to be disjoint.
-func (f *frame) separate(op *Op, low *program.Lowered, rank int) error {
-	inPlace, err := op.call.Overlap(rank)
-	if err != nil || !inPlace || low.Alias&plan.InPlace != 0 {
-		return err
-	}
-	size, total := op.call.Type.Size(), 0
-	for _, b := range op.in {
-		total += program.Aligned(b.Count * size)
-	}
-	if f.copied, err = mem.Alloc(total); err != nil {
-		return fault.Wrap(fault.System, err, "no memory for a copy of the input")
-	}
-	at := addressOf(f.copied.Bytes())
-	for i := range op.in {
-		b := &op.in[i]
-		bytes := b.Count * size
-		if bytes == 0 {
-			continue
-		}
-		copy(bytesAt(at, bytes), bytesAt(b.Ptr, bytes))
-		b.Ptr = at
-		at = plus(at, program.Aligned(bytes))
-	}
-	return nil
 }

@@ -45,12 +45,12 @@ func (c *Comm) confirm(late bool) bool {
 	if !c.lock.CompareAndSwap(0, 1) { // model: none: as a driver that finds nothing to do
 		return false
 	}
-	over := !c.calls.Unmet
+	over := !c.run.calls.Unmet
 	if !over {
 		c.look()
 		if over = c.broken != nil; !over {
 			var found *fault.Error
-			if over, found = c.blame.Comparison.Confirm(late, now()); found != nil {
+			if over, found = c.run.blame.Comparison.Confirm(late, now()); found != nil {
 				c.failWith(found)
 			}
 		}

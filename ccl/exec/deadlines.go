@@ -207,13 +207,13 @@ func (c *Comm) nextDeadline(t int64) int64 {
 	if len(d.alarms) > 0 {
 		at = min(at, d.alarms[0].at)
 	}
-	begun := c.frame.prog != nil
+	begun := c.run.frame.prog != nil
 	ask, warn := int64(math.MaxInt64), int64(math.MaxInt64)
 	if begun {
-		ask, warn = c.blame.Asking.Times(c.frame.op.seq, t)
+		ask, warn = c.run.blame.Asking.Times(c.run.frame.op.seq, t)
 	}
-	at = max(min(at, warn), c.blame.Inquiry.Until())
-	return min(at, ask, c.blame.Ending.Time(begun, t))
+	at = max(min(at, warn), c.run.blame.Inquiry.Until())
+	return min(at, ask, c.run.blame.Ending.Time(begun, t))
 }
 
 // expire fails operations that are past their deadlines, once an inquiry has found out why. A
@@ -223,9 +223,9 @@ func (c *Comm) expire() {
 	d.refresh()
 	late := func() bool { return len(d.alarms) > 0 && d.alarms[0].at <= t }
 	if c.headDue() <= t {
-		c.blame.Inquiry.Outdate(d.turn) // one about an earlier operation
+		c.run.blame.Inquiry.Outdate(d.turn) // one about an earlier operation
 	}
-	if !late() && c.headDue() > t || !c.blame.Inquiry.Inquire(t) {
+	if !late() && c.headDue() > t || !c.run.blame.Inquiry.Inquire(t) {
 		return
 	}
 	for ; late(); d.refresh() {
@@ -235,31 +235,11 @@ func (c *Comm) expire() {
 			c.fail(op, op.timedOut())
 			return
 		}
-		if !c.p2p.Cancel(&op.req, op.timedOut()) {
+		if !c.messages.engine.Cancel(&op.req, op.timedOut()) {
 			d.alarms.set(l, math.MaxInt64) // it is ending
 		}
 	}
 	if c.headDue() <= t {
 		c.fail(c.head, c.head.timedOut())
 	}
-}
-
-// countMessage counts a message with a peer that was posted, or that has ended if by is -1.
-func (c *Comm) countMessage(peer, by int) {
-	if peer < 0 || peer >= c.size {
-		peer = c.size // any source
-	}
-	c.messageCount += by
-	c.messagesWith[peer] += by
-}
-
-// partners returns ranks that messages in flight wait for, at most some. Those from any source wait
-// for nobody in particular.
-func (c *Comm) partners(most int) (ranks []int) {
-	for peer, n := range c.messagesWith[:c.size] {
-		if n > 0 && len(ranks) < most {
-			ranks = append(ranks, peer)
-		}
-	}
-	return ranks
 }

@@ -3,9 +3,7 @@ package exec
 import (
 	"time"
 
-	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec/blame"
-	"github.com/goccl/goccl/internal/park"
 )
 
 // drainSpan is how long the answers to the inquiry of a Drain, which gives up what has not ended,
@@ -21,7 +19,7 @@ const drainSpan = 700 * time.Millisecond
 // but for receives if butReceives is set.
 func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives bool) bool) bool {
 	begin, nap := now(), shortestNap
-	var inquiry *blame.Wanted
+	var found <-chan blame.Outcome
 	for {
 		waited := time.Duration(now() - begin)
 		butReceives := waited >= receives
@@ -32,19 +30,20 @@ func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives b
 		if waited >= d {
 			return false
 		}
-		if inquiry == nil && waited >= doubt {
-			if inquiry = c.blame.Inquiry.Want(drainSpan, more); inquiry != nil {
-				defer c.blame.Inquiry.Forget(inquiry)
+		if found == nil && waited >= doubt {
+			var forget func()
+			if found, forget = c.run.blame.Inquiry.Want(drainSpan, more); found != nil {
+				defer forget()
 			}
 		}
-		if inquiry != nil {
-			c.blame.Stir()
+		if found != nil {
+			c.run.blame.Stir()
 			select {
-			case f := <-inquiry.Found:
+			case f := <-found:
 				if f.Silent {
 					return true
 				}
-				inquiry, doubt = nil, waited+time.Second
+				found, doubt = nil, waited+time.Second
 			default:
 			}
 		}
@@ -64,21 +63,13 @@ func (c *Comm) drained(butReceives bool) bool {
 	if c.stop.Load() != nil { // model: none: Drain only looks, and looks again after a nap
 		return true
 	}
-	receives := c.receives.Load()
+	receives := c.messages.receives.Load()
 	pending := uint64(c.pending.Load()) // model: none: as above
-	if pending != 0 && (!butReceives || pending != receives || receives != c.receives.Load()) {
+	if pending != 0 && (!butReceives || pending != receives || receives != c.messages.receives.Load()) {
 		return false
 	}
 	if c.lock.Load() != 0 && c.waiting.Load() == 0 { // model: none: as above
 		return false // a thread is in the middle of a short call, which is never pending
 	}
-	return c.links.Flushed()
-}
-
-// countReceive adds by to the number of pending receives if op is a receive. The caller holds the
-// lock.
-func (c *Comm) countReceive(op *Op, by int) {
-	if op.call.Coll == dtype.Recv {
-		park.Publish(&c.receives, c.receives.Load()+uint64(by))
-	}
+	return c.run.links.Flushed()
 }

@@ -15,17 +15,17 @@ func (c *Comm) advance() bool {
 		c.breakOff(why)
 		return true
 	}
-	f := &c.frame
+	f := &c.run.frame
 	for c.head != nil {
 		op, before := c.head, f.moves
 		s, err := failed, error(nil)
 		if f.prog == nil {
-			if err = c.begin(op); err != nil && !isSystem(err) {
+			if err = c.run.begin(op); err != nil && !isSystem(err) {
 				s = refused
 			}
 		}
 		if err == nil {
-			s, err = c.step(f, f.call(&c.exchange))
+			s, err = c.run.step(f, f.call(&c.run.exchange))
 		}
 		moved = moved || f.moves != before || s != blocked
 		if s == failed {
@@ -34,9 +34,9 @@ func (c *Comm) advance() bool {
 		}
 		if s == blocked {
 			if !c.young {
-				c.flush()
+				c.run.flush()
 				if f.moves == before && c.idle%unaskedEvery == 0 {
-					if err := c.unexpected(); err != nil {
+					if err := c.run.unexpected(); err != nil {
 						c.fail(op, err)
 						return true
 					}
@@ -50,10 +50,10 @@ func (c *Comm) advance() bool {
 	}
 	// Poll now and then for messages that this rank has not asked for: a peer that sends must not
 	// wait for this rank to receive while this rank waits for that peer in a collective.
-	if !moved && (c.p2p.Active() || c.idle%unaskedEvery == 0) || c.messageCount > 0 {
-		moved = c.p2p.Advance() || moved
+	if !moved && (c.messages.engine.Active() || c.idle%unaskedEvery == 0) || c.messages.count > 0 {
+		moved = c.messages.engine.Advance() || moved
 	}
-	if len(c.stirred) > 0 {
+	if len(c.keyed.stirred) > 0 {
 		c.advanceKeyed()
 		moved = true
 	}
@@ -77,13 +77,7 @@ func (c *Comm) pop() {
 		c.tail = nil
 	}
 	c.deadlines.turn = 0
-	c.finish()
-}
-
-// finish forgets the operation in flight.
-func (c *Comm) finish() {
-	c.frame.finish()
-	c.exchange.forget()
+	c.run.finish()
 }
 
 // call returns the call of the program in flight.
@@ -110,19 +104,19 @@ func (c *Comm) look() bool {
 		return false
 	}
 	changed, t := false, now()
-	if c.links.Closed() {
+	if c.run.links.Closed() {
 		c.open()
 	}
 	for peer := range c.size {
-		if err := c.links.End(peer); err != nil {
-			c.p2p.Advance()
-			if end := c.blame.Ending.LinkEnded(peer, err, t); end != nil {
-				c.p2p.PeerFailed(peer, end)
+		if err := c.run.links.End(peer); err != nil {
+			c.messages.engine.Advance()
+			if end := c.run.blame.Ending.LinkEnded(peer, err, t); end != nil {
+				c.messages.engine.PeerFailed(peer, end)
 			}
 			changed = true
 		}
 	}
-	attended, found := c.blame.Attend(t)
+	attended, found := c.run.blame.Attend(t)
 	if found != nil {
 		c.failWith(found)
 	}
@@ -131,11 +125,11 @@ func (c *Comm) look() bool {
 	}
 	changed = changed || attended
 	if at := c.nextDeadline(t); at != math.MaxInt64 && at <= t {
-		if c.expire(); c.broken == nil && c.frame.prog != nil {
-			ask, _ := c.blame.Asking.Times(c.frame.op.seq, t)
-			c.blame.Warn(t)
+		if c.expire(); c.broken == nil && c.run.frame.prog != nil {
+			ask, _ := c.run.blame.Asking.Times(c.run.frame.op.seq, t)
+			c.run.blame.Warn(t)
 			if ask <= t {
-				c.ask()
+				c.run.ask()
 			}
 		}
 		changed = true
@@ -145,7 +139,7 @@ func (c *Comm) look() bool {
 
 // open has the paths made to the peers that operations wait for.
 func (c *Comm) open() {
-	f := &c.frame
+	f := &c.run.frame
 	if f.prog != nil {
 		for lane := range f.lanes {
 			if b := f.waitsAt(lane); b != nil && b.Step != nil {
@@ -154,14 +148,14 @@ func (c *Comm) open() {
 		}
 	}
 	for peer := range c.size {
-		if c.messagesWith[peer] > 0 || c.messagesWith[c.size] > 0 {
+		if c.messages.with[peer] > 0 || c.messages.with[c.size] > 0 {
 			c.openTo(peer)
 		}
 	}
 }
 
 func (c *Comm) openTo(peer int) {
-	if c.links.Connect(peer) {
+	if c.run.links.Connect(peer) {
 		c.measure(peer)
 	}
 }

@@ -25,13 +25,13 @@ type exchange struct {
 }
 
 // beginCounts begins the exchange of lengths that precedes low.
-func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
-	x, call := &c.exchange, &op.call
+func (r *runner) beginCounts(op *Op, low *program.Lowered) error {
+	x, call := &r.exchange, &op.call
 	x.Row = 1
 	if call.Coll == dtype.AllToAll {
-		x.Row = c.size
+		x.Row = r.links.Size()
 	}
-	gather, err := c.lowered(c.opts.Planner, dtype.AllGather, 0, int64(c.size)*int64(x.Row)*8)
+	gather, err := r.programs.lowered(r.programs.planner, dtype.AllGather, 0, int64(r.links.Size())*int64(x.Row)*8)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 			"plan %s of all_gather cannot exchange the lengths of blocks, since it asks for them itself",
 			gather.Name)
 	}
-	x.Matrix, x.own = program.Resized(x.Matrix, c.size*x.Row), program.Resized(x.own, x.Row)
+	x.Matrix, x.own = program.Resized(x.Matrix, r.links.Size()*x.Row), program.Resized(x.own, x.Row)
 	switch call.Coll {
 	case dtype.AllToAll:
 		for i, b := range call.In {
@@ -54,11 +54,11 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 	x.call.Coll, x.call.Type = dtype.AllGather, dtype.U64
 	x.call.In = append(x.call.In[:0], Block{Ptr: addressOf(x.own), Count: x.Row})
 	x.call.Out = x.call.Out[:0]
-	for r := range c.size {
-		x.call.Out = append(x.call.Out, Block{Ptr: address(&x.Matrix[r*x.Row]), Count: x.Row})
+	for peer := range r.links.Size() {
+		x.call.Out = append(x.call.Out, Block{Ptr: address(&x.Matrix[peer*x.Row]), Count: x.Row})
 	}
-	p := &c.cache.scratch
-	if err := c.compile(p, gather, &x.call, 0); err != nil {
+	p := &r.programs.scratch
+	if err := r.programs.compile(p, gather, &x.call, &r.exchange.Lengths, 0); err != nil {
 		return err
 	}
 	if p.Last > 0 {
@@ -70,31 +70,32 @@ func (c *Comm) beginCounts(op *Op, low *program.Lowered) error {
 	print := fingerprint.Of(call, low.Hash^gather.Hash)
 	print.Phase = fingerprint.PhaseCounts
 	p.fingerprint = print.Meta(0)
-	f := &c.frame
+	f := &r.frame
 	f.op, f.counting = op, true
-	return c.start(p, &x.call, op.seq)
+	return r.start(p, &x.call, op.seq)
 }
 
 // counted ends the exchange: it checks the lengths that the peers sent, and begins the program that
 // follows. Of an all_to_all all ranks now know the size, so its algorithm is chosen anew. With
 // status refused counted ends this operation only, for a reason that every rank finds in the same
 // lengths; other errors end the group.
-func (c *Comm) counted(f *frame) (status, error) {
-	x, op := &c.exchange, f.op
+func (r *runner) counted(f *frame) (status, error) {
+	x, op := &r.exchange, f.op
 	low := x.after
 	total, err := x.total()
 	if err == nil {
-		err = c.checkCounts(op)
+		err = r.checkCounts(op)
 	}
 	if err != nil {
 		return failed, err
 	}
 	f.counting = false // not before: the proof of a mismatch is of the operation, not of the exchange
 	if op.call.Coll == dtype.AllToAll {
-		if low, err = c.lowered(c.opts.Planner, dtype.AllToAll, 0, int64(total)/int64(c.size)); err != nil {
+		each := int64(total) / int64(r.links.Size())
+		if low, err = r.programs.lowered(r.programs.planner, dtype.AllToAll, 0, each); err != nil {
 			return refused, err
 		}
-		if err := f.separate(op, low, c.rank); err != nil {
+		if err := f.separate(op, low, r.links.Rank); err != nil {
 			return failed, err
 		}
 	}
@@ -103,9 +104,9 @@ func (c *Comm) counted(f *frame) (status, error) {
 			"plan %s forwards blocks of other ranks; together they have %d bytes, and it may take %d at most; "+
 				"choose a direct algorithm", low.Name, total, MaxCounted)
 	}
-	p := &c.cache.scratch // not kept: a call of the same shape must find the exchange first
-	if err = c.compile(p, low, &op.call, 0); err == nil {
-		err = c.start(p, &op.call, op.seq)
+	p := &r.programs.scratch // not kept: a call of the same shape must find the exchange first
+	if err = r.programs.compile(p, low, &op.call, &r.exchange.Lengths, 0); err == nil {
+		err = r.start(p, &op.call, op.seq)
 	}
 	return failed, err
 }
@@ -124,20 +125,20 @@ func (x *exchange) total() (bytes uint64, err error) {
 }
 
 // checkCounts compares the lengths that the peers sent with those that this rank knows.
-func (c *Comm) checkCounts(op *Op) error {
-	x, call := &c.exchange, &op.call
+func (r *runner) checkCounts(op *Op) error {
+	x, call := &r.exchange, &op.call
 	blocks, own, what := call.Out, 0, "the block from it"
 	switch call.Coll {
 	case dtype.AllToAll:
-		own = c.rank
+		own = r.links.Rank
 	case dtype.Scatter:
 		blocks, what = call.In, "the block for it"
 	case dtype.Gather:
 	default:
 		return nil
 	}
-	for r, b := range blocks {
-		if err := c.sameCount(r, x.Matrix[r*x.Row+own], b.Count, what); err != nil {
+	for peer, b := range blocks {
+		if err := r.sameCount(peer, x.Matrix[peer*x.Row+own], b.Count, what); err != nil {
 			return err
 		}
 	}
@@ -146,12 +147,12 @@ func (c *Comm) checkCounts(op *Op) error {
 
 // sameCount compares the length of a block that a peer announced with the length that this rank
 // knows.
-func (c *Comm) sameCount(peer int, said uint64, known int, what string) error {
+func (r *runner) sameCount(peer int, said uint64, known int, what string) error {
 	if said == uint64(known) {
 		return nil
 	}
 	e := fault.Peer(fault.Mismatch, peer, "%s has %d elements here, and rank %d says %d", what, known, peer, said)
-	e.Proof = c.blame.Comparison.Proof(uint32(c.frame.fingerprint[0]), true)
+	e.Proof = r.blame.Comparison.Proof(uint32(r.frame.fingerprint[0]), true)
 	return e
 }
 

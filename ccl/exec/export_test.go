@@ -11,16 +11,16 @@ const WindowChannel = windowChannel
 
 // Forget makes c forget its programs, after its planner has changed its choice. Planners outside of
 // tests never do that.
-func Forget(c *Comm) { c.cache = cache{} }
+func Forget(c *Comm) { c.run.programs.kept = cache{} }
 
 // Barred reports whether c refuses calls of a number on.
-func Barred(c *Comm) bool { return c.blame.Ending.Barred() != nil }
+func Barred(c *Comm) bool { return c.run.blame.Ending.Barred() != nil }
 
 // Programs returns the number of programs that c keeps.
 func Programs(c *Comm) int {
 	n := 0
-	for i := range c.cache.each {
-		if c.cache.each[i].Low != nil {
+	for i := range c.run.programs.kept.each {
+		if c.run.programs.kept.each[i].Low != nil {
 			n++
 		}
 	}
@@ -30,14 +30,14 @@ func Programs(c *Comm) int {
 // Foretell makes all peers of c announce what c itself will announce when its most recent program
 // runs again, so that this run waits for no peer.
 func Foretell(c *Comm) {
-	w := &c.windows
-	p := &c.cache.each[c.cache.recent]
+	w := &c.run.windows
+	p := &c.run.programs.kept.each[c.run.programs.kept.recent]
 	for r := range c.size {
 		if r != c.rank {
 			n := w.Record(r)
 			n.Call[0] = p.fingerprint[0] | uint64(uint32(c.Seq()+1))
 			n.Call[1] = p.fingerprint[1]
-			n.Call[2] = p.fingerprint[2] ^ uint64(c.calls.History.Hash())<<48
+			n.Call[2] = p.fingerprint[2] ^ uint64(c.run.calls.History.Hash())<<48
 			n.Publish(w.Word(program.MaxSignals))
 			w.Rank(r).Entered(w.Begun)
 		}
@@ -47,9 +47,9 @@ func Foretell(c *Comm) {
 // Unrung makes c believe that it has published what its peers may sleep on, and returns whether it
 // still believes so after f.
 func Unrung(c *Comm, f func()) bool {
-	c.frame.unrung = true
+	c.run.frame.unrung = true
 	f()
-	return c.frame.unrung
+	return c.run.frame.unrung
 }
 
 // Hear hands a Comm a control message of a peer.
@@ -57,13 +57,13 @@ func Hear(c *Comm, peer int, message []byte) { c.opts.Control.Hear(peer, message
 
 // Unmet reports whether c compares its last call with its peers' before it leaves.
 func Unmet(c *Comm) (unmet bool) {
-	Held(c, func() { unmet = c.calls.Unmet })
+	Held(c, func() { unmet = c.run.calls.Unmet })
 	return unmet
 }
 
 // Calls is the control message in which c tells its last calls.
 func Calls(c *Comm) (message []byte) {
-	Held(c, func() { message = c.blame.Comparison.Answer() })
+	Held(c, func() { message = c.run.blame.Comparison.Answer() })
 	return message
 }
 

@@ -38,18 +38,18 @@ type exposure struct {
 
 // mayExpose reports whether enough bytes of a call lie in memory that peers can read. The program
 // must be one that exposes (compiled.exposes).
-func (c *Comm) mayExpose(low *program.Lowered, call *Call) bool {
+func (r *runner) mayExpose(low *program.Lowered, call *Call) bool {
 	bytes := 0
-	for _, r := range low.Exposable {
-		if r.N == 0 {
+	for _, ref := range low.Exposable {
+		if ref.N == 0 {
 			continue
 		}
 		blocks := call.In
-		if r.Buf == plan.Out {
+		if ref.Buf == plan.Out {
 			blocks = call.Out
 		}
-		b := &blocks[r.At/low.Split]
-		if _, ok := c.windows.Place(b.Ptr, 0); ok {
+		b := &blocks[ref.At/low.Split]
+		if _, ok := r.windows.Place(b.Ptr, 0); ok {
 			bytes += b.Count * call.Type.Size() / low.Split
 		}
 	}
@@ -65,24 +65,24 @@ func worthExposing(coll dtype.Collective) int {
 
 // expose decides, for the piece that begins, which chunks of this rank's window are replaced by
 // buffers of the call.
-func (c *Comm) expose(p *compiled, call *Call) {
-	f := &c.frame
+func (r *runner) expose(p *compiled, call *Call) {
+	f := &r.frame
 	if f.Mask = 0; p.Piece == 0 {
-		f.exposing = c.mayExpose(p.Low, call)
+		f.exposing = r.mayExpose(p.Low, call)
 	}
 	if !f.exposing {
 		return
 	}
-	for i, r := range p.Low.Exposable {
-		if r.N == 0 {
+	for i, ref := range p.Low.Exposable {
+		if ref.N == 0 {
 			continue
 		}
-		source := &p.Chunks[r.Buf][r.At]
+		source := &p.Chunks[ref.Buf][ref.At]
 		if source.Bytes == 0 {
 			continue
 		}
 		ptr := f.in(&source.Operand, call)
-		at, ok := c.windows.Place(ptr, source.Bytes)
+		at, ok := r.windows.Place(ptr, source.Bytes)
 		if !ok {
 			continue
 		}
@@ -93,22 +93,22 @@ func (c *Comm) expose(p *compiled, call *Call) {
 }
 
 // outOfRange returns the error for a place outside of a peer's arena.
-func (c *Comm) outOfRange(peer int) error {
+func (r *runner) outOfRange(peer int) error {
 	return fault.Peer(fault.Internal, peer, "says that its buffer lies outside of its registered memory")
 }
 
 // lateRank returns the rank that keeps the operation from using the windows, or from ending, and
 // the reason; -1 if there is none.
-func (c *Comm) lateRank() (rank int, why string) {
-	switch f := &c.frame; {
+func (r *runner) lateRank() (rank int, why string) {
+	switch f := &r.frame; {
 	case f.entering():
-		return c.windows.FirstBehind(f.prog.Depth), "has not ended an earlier call"
+		return r.windows.FirstBehind(f.prog.Depth), "has not ended an earlier call"
 	case f.draining():
-		return c.windows.FirstBehind(1), "has not read the data of this rank"
+		return r.windows.FirstBehind(1), "has not read the data of this rank"
 	}
 	return -1, ""
 }
 
 // Exposed returns the number of collectives in which this rank exposed registered memory to its
 // peers.
-func (c *Comm) Exposed() uint64 { return c.exposed.Load() }
+func (c *Comm) Exposed() uint64 { return c.run.exposed.Load() }

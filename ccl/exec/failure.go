@@ -6,7 +6,6 @@ import (
 	"github.com/goccl/goccl/ccl/exec/blame"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/internal/park"
-	"github.com/goccl/goccl/transport"
 )
 
 // Control takes the control messages of a group's links. It is made before the links are, and then
@@ -40,14 +39,14 @@ func (c *Comm) Mourn() *fault.Error {
 // Gone returns why the path to a peer has ended, or nil: it has died or left, but perhaps only
 // after it had done all that others wait for.
 func (c *Comm) Gone(peer int) *fault.Error {
-	if err := c.links.All[peer].Err(); err != nil {
-		return c.blame.Losses.PathEnd(peer, err)
+	if err := c.run.links.All[peer].Err(); err != nil {
+		return c.run.blame.Losses.PathEnd(peer, err)
 	}
 	return nil
 }
 
 // Losses returns an error for each rank that is known to be lost.
-func (c *Comm) Losses() []*fault.Error { return c.blame.Losses.Known() }
+func (c *Comm) Losses() []*fault.Error { return c.run.blame.Losses.Known() }
 
 // abortSpan is how long the answers to the inquiry of an Abort have to come.
 const abortSpan = 100 * time.Millisecond
@@ -78,13 +77,13 @@ func (c *Comm) withInquiry(err *fault.Error) *fault.Error {
 	if c.pending.Load() == 0 { // model: none: without an operation there is nothing to add
 		return err
 	}
-	w := c.blame.Inquiry.Want(abortSpan, false)
-	if w == nil {
+	found, forget := c.run.blame.Inquiry.Want(abortSpan, false)
+	if found == nil {
 		return err
 	}
-	defer c.blame.Inquiry.Forget(w)
-	f, found := attended(c, w.Found, 3*abortSpan) // the driver itself may be late
-	if !found || f.Text == "" {
+	defer forget()
+	f, ok := attended(c, found, 3*abortSpan) // the driver itself may be late
+	if !ok || f.Text == "" {
 		return err
 	}
 	more := *err
@@ -106,10 +105,10 @@ func (c *Comm) Close() error {
 // groupEnd looks whether the group has to end, and ends it, or the messages that wait for lost
 // peers. It reports whether anything has changed.
 func (c *Comm) groupEnd(t int64) bool {
-	e := &c.blame.Ending
+	e := &c.run.blame.Ending
 	s := c.scene()
 	why, death := e.Ends(&s, t)
-	if why == nil && !death && len(c.held) == 0 {
+	if why == nil && !death && len(c.messages.held) == 0 {
 		e.Calm()
 		return false
 	}
@@ -127,8 +126,8 @@ func (c *Comm) groupEnd(t int64) bool {
 		}
 		why = all
 	}
-	if c.deadKeyed != nil && c.head == nil {
-		c.fail(c.deadKeyed, why)
+	if c.keyed.dead != nil && c.head == nil {
+		c.fail(c.keyed.dead, why)
 	} else {
 		c.failWith(why)
 	}
@@ -137,38 +136,21 @@ func (c *Comm) groupEnd(t int64) bool {
 
 // scene is what package blame has to see to decide that.
 func (c *Comm) scene() (s blame.Scene) {
-	s = blame.Scene{Mourned: c.mourned.Load() || c.deadKeyed != nil} // model: none: as Mourn
-	if f := &c.frame; f.prog != nil {
+	s = blame.Scene{Mourned: c.mourned.Load() || c.keyed.dead != nil} // model: none: as Mourn
+	if f := &c.run.frame; f.prog != nil {
 		s.Begun, s.Seq, s.Moves = true, f.op.seq, f.moves
-		if peer := c.lostPeer(); peer >= 0 {
-			s.Lost = c.blame.Losses.PathEnd(peer, c.links.All[peer].Err())
+		if peer := c.run.lostPeer(); peer >= 0 {
+			s.Lost = c.run.blame.Losses.PathEnd(peer, c.run.links.All[peer].Err())
 		}
 	}
 	switch {
-	case c.messageCount > 0 || len(c.keyed) > 0:
+	case c.messages.count > 0 || len(c.keyed.all) > 0:
 	case c.head != nil:
 		s.Next = c.head.seq
 	default:
 		s.Next = c.Seq() + 1
 	}
 	return s
-}
-
-// lostPeer returns a peer whose link has ended and that the operation in flight waits for; -1 if
-// there is none. Data that arrived before the link broke can still be read.
-func (c *Comm) lostPeer() int {
-	if late, _ := c.lateRank(); late >= 0 {
-		if c.links.Lost(late) {
-			return late
-		}
-		return -1
-	}
-	for lane := range c.frame.lanes {
-		if b := c.frame.waitsAt(lane); b != nil && b.Step != nil && c.links.Lost(b.Peer) {
-			return b.Peer
-		}
-	}
-	return -1
 }
 
 // failWith ends the Comm, and the operation in flight if there is one.
@@ -187,31 +169,24 @@ func (c *Comm) breakOff(err *fault.Error) {
 		return
 	}
 	c.broken = err
-	why := c.blame.Ending.BreakOff(err, c.given)
+	why := c.run.blame.Ending.BreakOff(err, c.messages.given)
 	c.stop.CompareAndSwap(nil, err) // model: none: as advStop, the lock's holder breaks off
-	c.links.Withdraw(func() { c.poll() })
+	c.run.links.Withdraw(func() { c.poll() })
 	for op := c.head; op != nil; {
 		next := op.next
 		c.end(op, err)
 		op = next
 	}
 	c.head, c.tail, c.deadlines.turn = nil, nil, 0
-	c.finish()
-	c.frame.free()
+	c.run.finish()
+	c.run.frame.free()
 	c.endHeld(err)
-	c.p2p.Fail(err)
-	for len(c.keyed) > 0 {
-		c.endKeyed(c.keyed[0], err)
+	c.messages.engine.Fail(err)
+	for len(c.keyed.all) > 0 {
+		c.endKeyed(c.keyed.all[0], err)
 	}
-	clear(c.stirred)
-	c.stirred = c.stirred[:0]
-	c.links.Leave(why)
-	c.windows.Release()
-	c.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer
-}
-
-// mismatch returns the error for a fragment or record that belongs to a different call than this
-// rank's.
-func (c *Comm) mismatch(peer int, m transport.Meta, want int) error {
-	return c.blame.Mismatch(peer, m, c.frame.meta(want), want)
+	c.keyed.calm()
+	c.run.links.Leave(why)
+	c.run.windows.Release()
+	c.run.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer
 }

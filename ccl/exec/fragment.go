@@ -17,13 +17,13 @@ const (
 
 // send puts fragments of the message into the channel until the channel's space, or what the gates
 // let through, is used up. It reports whether the message is complete.
-func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
+func (r *runner) send(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
 	if f.keyed != nil {
-		return c.message(f.keyed, b, st)
+		return f.keyed.message(b, st)
 	}
 	src, limit := b.From, f.limit(b.Gates)
 	all := program.Total(src)
-	ch, in := c.planChannel(b.Step), c.gatherer(b, all)
+	ch, in := r.planChannel(b.Step), r.gatherer(b, all)
 	tries := in != nil
 	for {
 		for st.chunk < len(src) && st.off == src[st.chunk].Bytes {
@@ -63,7 +63,7 @@ func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call)
 		}
 		n := min(want, len(space))
 		if n > 0 {
-			c.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
+			r.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
 		}
 		f.out = f.meta(all)
 		ch.Commit(n, &f.out)
@@ -78,27 +78,27 @@ func (c *Comm) send(f *frame, b *program.Instruction, st *laneState, call *Call)
 
 // receive takes the fragments of the message that have arrived out of the channel. It reports
 // whether the message is complete.
-func (c *Comm) receive(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool, err error) {
+func (r *runner) receive(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool, err error) {
 	if f.keyed != nil {
-		return c.message(f.keyed, b, st), nil
+		return f.keyed.message(b, st), nil
 	}
 	dst, s := b.To, b.Step
 	all := program.Total(dst)
-	ch := c.planChannel(s)
+	ch := r.planChannel(s)
 	for {
 		data, m := ch.Look()
 		if m == nil {
 			return false, nil
 		}
 		if isQuestion(*m) {
-			if ahead, err := c.hearQuestion(b.Peer, ownChannels+s.Channel, data, *m); err != nil {
+			if ahead, err := r.hearQuestion(b.Peer, ownChannels+s.Channel, data, *m); err != nil {
 				return false, err
 			} else if !ahead {
 				continue
 			}
 		}
 		if *m != f.meta(all) || len(data) > all-st.moved || len(data) == 0 && all > 0 || len(data)%f.prog.Unit != 0 {
-			return false, c.mismatch(b.Peer, *m, all)
+			return false, r.mismatch(b.Peer, *m, all)
 		}
 		for len(data) > 0 {
 			for st.off == dst[st.chunk].Bytes {

@@ -33,7 +33,7 @@ const (
 
 // put sends the frames of a put, packet or signal, as far as the channel lends space. It reports
 // whether all of them are sent.
-func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
+func (r *runner) put(f *frame, b *program.Instruction, st *laneState, call *Call) (done bool) {
 	src, s := b.From, b.Step
 	all, signals := program.Total(src), s.Kind.Traits().Signals
 	for {
@@ -47,7 +47,7 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 		if all > 0 {
 			want = min(src[st.chunk].Bytes-st.off, maxFragment-trailer)
 		}
-		ch := c.channel(b.Peer, windowChannel)
+		ch := r.links.Channel(b.Peer, windowChannel)
 		space := ch.Reserve(want + trailer)
 		if len(space) <= trailer && want > 0 || space == nil {
 			return false
@@ -58,7 +58,7 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 		what, chunk, bytes := 0, 0, 0
 		if all > 0 {
 			what, chunk, bytes = frameData, s.Dst.At+st.chunk, src[st.chunk].Bytes
-			c.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
+			r.pack(f, b, space[:n], plus(f.in(&src[st.chunk].Operand, call), st.off))
 		}
 		if signals && st.moved+n == all {
 			what |= frameSignal
@@ -77,10 +77,10 @@ func (c *Comm) put(f *frame, b *program.Instruction, st *laneState, call *Call) 
 }
 
 // pack fills the space of a fragment, with multiplied elements where the operation requires it.
-func (c *Comm) pack(f *frame, b *program.Instruction, space []byte, from address) {
+func (r *runner) pack(f *frame, b *program.Instruction, space []byte, from address) {
 	switch p := f.prog; {
 	case len(space) == 0:
-	case b.Plain && c.links.Network(b.Peer):
+	case b.Plain && r.links.Network(b.Peer):
 		kernel.Copy(space, bytesAt(from, len(space)))
 	case b.Plain:
 		kernel.CopyAcross(space, bytesAt(from, len(space)))
@@ -90,14 +90,14 @@ func (c *Comm) pack(f *frame, b *program.Instruction, space []byte, from address
 }
 
 // takeSignal consumes one signal, if there is one.
-func (c *Comm) takeSignal(f *frame, b *program.Instruction) (done bool, err error) {
+func (r *runner) takeSignal(f *frame, b *program.Instruction) (done bool, err error) {
 	at := &f.signals[b.Peer*f.prog.Low.Flags+b.Step.Channel]
 	if *at > 0 {
 		*at--
 		return true, nil
 	}
-	if _, m, ok := c.channel(b.Peer, windowChannel).Peek(); ok && f.before(m) {
-		return false, c.mismatch(b.Peer, m, 0) // the peer has gone on, so the signal will never come
+	if _, m, ok := r.links.Channel(b.Peer, windowChannel).Peek(); ok && f.before(m) {
+		return false, r.mismatch(b.Peer, m, 0) // the peer has gone on, so the signal will never come
 	}
 	return false, nil
 }
@@ -109,21 +109,21 @@ func (f *frame) before(m transport.Meta) bool { return fingerprint.Order(f.finge
 func (f *frame) after(m transport.Meta) bool { return fingerprint.Order(f.fingerprint, m) > 0 }
 
 // inbound applies the frames that the given peers have sent for the operation in flight.
-func (c *Comm) inbound(peers []int) error {
+func (r *runner) inbound(peers []int) error {
 	for _, peer := range peers {
-		if err := c.inboundFrom(peer); err != nil {
+		if err := r.inboundFrom(peer); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Comm) inboundFrom(peer int) error {
-	f, ch := &c.frame, c.channel(peer, windowChannel)
+func (r *runner) inboundFrom(peer int) error {
+	f, ch := &r.frame, r.links.Channel(peer, windowChannel)
 	for {
 		frame, m, ok := ch.Peek()
 		if ok && isQuestion(m) {
-			if ahead, err := c.hearQuestion(peer, windowChannel, frame, m); err != nil {
+			if ahead, err := r.hearQuestion(peer, windowChannel, frame, m); err != nil {
 				return err
 			} else if !ahead {
 				continue
@@ -134,7 +134,7 @@ func (c *Comm) inboundFrom(peer int) error {
 		}
 		// A frame of an earlier operation came too late: no step waited for it, so it is dropped.
 		if !f.after(m) {
-			if err := c.apply(peer, frame, m); err != nil {
+			if err := r.apply(peer, frame, m); err != nil {
 				return err
 			}
 		}
@@ -145,10 +145,10 @@ func (c *Comm) inboundFrom(peer int) error {
 
 // apply does what a frame of the operation in flight requests. Everything in the frame was written
 // by the peer, so all of it is checked.
-func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
-	f, low := &c.frame, c.frame.prog.Low
+func (r *runner) apply(peer int, frame []byte, m transport.Meta) error {
+	f, low := &r.frame, r.frame.prog.Low
 	if low.Signallers == nil || len(frame) < trailer {
-		return c.mismatch(peer, m, 0)
+		return r.mismatch(peer, m, 0)
 	}
 	n := len(frame) - trailer
 	word, chunk := binary.LittleEndian.Uint64(frame[n:]), binary.LittleEndian.Uint64(frame[n+8:])
@@ -159,19 +159,19 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 		bytes = win[chunk].Bytes
 	}
 	if m != f.meta(bytes) {
-		return c.mismatch(peer, m, bytes)
+		return r.mismatch(peer, m, bytes)
 	}
 	switch {
 	case what == 0 || what&^frameKinds != 0:
-		return c.badFrame(peer, "is neither data nor a signal")
+		return r.badFrame(peer, "is neither data nor a signal")
 	case what&frameData == 0 && n > 0:
-		return c.badFrame(peer, "is a signal with data")
+		return r.badFrame(peer, "is a signal with data")
 	case what&frameData != 0 && chunk >= uint64(len(win)):
-		return c.badFrame(peer, "is for a chunk that the window does not have")
+		return r.badFrame(peer, "is for a chunk that the window does not have")
 	case what&frameData != 0 && (n == 0 || at > bytes || n > bytes-at || at%f.prog.Unit != 0 || n%f.prog.Unit != 0):
-		return c.badFrame(peer, "lies outside its chunk of the window")
+		return r.badFrame(peer, "lies outside its chunk of the window")
 	case what&frameSignal != 0 && flag >= low.Flags:
-		return c.badFrame(peer, "signals a flag that the plan does not have")
+		return r.badFrame(peer, "signals a flag that the plan does not have")
 	}
 	if what&frameData != 0 {
 		copy(bytesAt(plus(f.in(&win[chunk].Operand, nil), at), n), frame[:n])
@@ -182,6 +182,6 @@ func (c *Comm) apply(peer int, frame []byte, m transport.Meta) error {
 	return nil
 }
 
-func (c *Comm) badFrame(peer int, why string) error {
-	return fault.Peer(fault.Internal, peer, "sent a frame for plan %s that %s", c.frame.prog.Low.Name, why)
+func (r *runner) badFrame(peer int, why string) error {
+	return fault.Peer(fault.Internal, peer, "sent a frame for plan %s that %s", r.frame.prog.Low.Name, why)
 }

@@ -12,9 +12,9 @@ import (
 const gatherFrom = 128 << 10
 
 // gatherer returns what sends a message of so many bytes in place, or nil.
-func (c *Comm) gatherer(b *program.Instruction, bytes int) transport.Gatherer {
+func (r *runner) gatherer(b *program.Instruction, bytes int) transport.Gatherer {
 	if bytes < gatherFrom || !b.Plain {
 		return nil
 	}
-	return c.links.Gatherer(b.Peer, ownChannels+b.Step.Channel)
+	return r.links.Gatherer(b.Peer, ownChannels+b.Step.Channel)
 }

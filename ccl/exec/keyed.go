@@ -63,10 +63,11 @@ type keyed struct {
 	give, take  keyedMessage
 	bell, bells []byte // what a barrier gathers
 
-	flying int   // messages in the engine
-	slot   int   // in Comm.keyed
-	ready  bool  // it is in Comm.stirred
-	failed error // of its memory, or of a message
+	messages *messages
+	flying   int   // messages in the engine
+	slot     int   // in keyedOps.all
+	ready    bool  // it is in keyedOps.stirred
+	failed   error // of its memory, or of a message
 }
 
 // keyedMessage is a message of a keyed operation. The request comes first: see keyedOf.
@@ -75,6 +76,41 @@ type keyedMessage struct {
 	of     *keyed
 	landed bool
 	err    error
+}
+
+// keyedOps is the keyed operations of a Comm. Only the driver uses it.
+type keyedOps struct {
+	planner Planner // nil for none
+	all     []*Op   // have begun and not ended
+	stirred []*Op   // those of them of which a message has ended, or that have just begun
+	dead    *Op     // has failed because of a death
+}
+
+func (s *keyedOps) add(op *Op) {
+	op.keyed.slot = len(s.all)
+	s.all = append(s.all, op)
+}
+
+func (s *keyedOps) remove(op *Op) {
+	last := len(s.all) - 1
+	s.all[last].keyed.slot = op.keyed.slot
+	s.all[op.keyed.slot] = s.all[last]
+	s.all[last] = nil
+	s.all = s.all[:last]
+}
+
+// stir has the driver move on an operation.
+func (s *keyedOps) stir(op *Op) {
+	if !op.keyed.ready {
+		op.keyed.ready = true
+		s.stirred = append(s.stirred, op)
+	}
+}
+
+// calm forgets which operations were stirred.
+func (s *keyedOps) calm() {
+	clear(s.stirred)
+	s.stirred = s.stirred[:0]
 }
 
 // PostKeyed starts a keyed call. An invalid call fails immediately.
@@ -88,15 +124,14 @@ func (c *Comm) PostKeyed(call *Call, key Key) (*Op, error) {
 	}
 	op := ops.Get().(*Op)
 	op.set(c, call, 0, key.Within)
-	op.keyed = &keyed{key: key}
+	op.keyed = &keyed{key: key, messages: &c.messages}
 	c.launch(op)
 	return op, nil
 }
 
 // beginKeyed begins an operation that was posted. The caller holds the lock.
 func (c *Comm) beginKeyed(op *Op) {
-	op.keyed.slot = len(c.keyed)
-	c.keyed = append(c.keyed, op)
+	c.keyed.add(op)
 	c.deadlines.add(op)
 	err := c.prepareKeyed(op)
 	if err != nil && !isSystem(err) { // every rank finds this reason in its own call
@@ -104,28 +139,20 @@ func (c *Comm) beginKeyed(op *Op) {
 		return
 	}
 	op.keyed.failed = err // it ends the Comm, which must not happen here
-	c.stirKeyed(op)
-}
-
-// stirKeyed has the driver move on a keyed operation.
-func (c *Comm) stirKeyed(op *Op) {
-	if !op.keyed.ready {
-		op.keyed.ready = true
-		c.stirred = append(c.stirred, op)
-	}
+	c.keyed.stir(op)
 }
 
 func (c *Comm) prepareKeyed(op *Op) error {
 	k := op.keyed
 	k.call = op.call
-	if c.opts.Keyed == nil {
+	if c.keyed.planner == nil {
 		return fault.New(fault.NotSupported, "this group has no plans for keyed calls")
 	}
 	if op.call.Coll == dtype.Barrier {
 		k.gatherBells(c.rank, c.size)
 	}
 	coll, root := k.call.Coll, k.call.Root
-	low, err := c.lowered(c.opts.Keyed, coll, root, k.call.Bytes())
+	low, err := c.run.programs.lowered(c.keyed.planner, coll, root, k.call.Bytes())
 	if err != nil {
 		return err
 	}
@@ -138,7 +165,7 @@ func (c *Comm) prepareKeyed(op *Op) error {
 			return err
 		}
 	}
-	if err := c.compile(&k.prog, low, &k.call, 0); err != nil {
+	if err := c.run.programs.compile(&k.prog, low, &k.call, &c.run.exchange.Lengths, 0); err != nil {
 		return err
 	}
 	f.prog, f.op, f.keyed = &k.prog, op, k
@@ -149,7 +176,7 @@ func (c *Comm) prepareKeyed(op *Op) error {
 		}
 	}
 	if c.size > 1 {
-		k.sign(c, op)
+		k.sign(op, c.rank, c.size)
 	}
 	return nil
 }
@@ -164,22 +191,22 @@ func (k *keyed) gatherBells(rank, ranks int) {
 }
 
 // sign exchanges signatures with the neighbours.
-func (k *keyed) sign(c *Comm, op *Op) {
+func (k *keyed) sign(op *Op, rank, size int) {
 	print := Print(&op.call, 0)
 	k.own = [4]uint64{k.key.ID, print[0], print[1], print[2]}
-	k.give.req = p2p.Request{Peer: (c.rank + 1) % c.size, Send: true, Data: address(&k.own)}
-	k.take.req = p2p.Request{Peer: (c.rank + c.size - 1) % c.size, Data: address(&k.left)}
+	k.give.req = p2p.Request{Peer: (rank + 1) % size, Send: true, Data: address(&k.own)}
+	k.take.req = p2p.Request{Peer: (rank + size - 1) % size, Data: address(&k.left)}
 	for _, m := range []*keyedMessage{&k.take, &k.give} {
 		m.req.Tag, m.req.Bytes = k.key.tag(signaturePart), len(k.own)*8
-		c.postKeyedMessage(k, m)
+		k.post(m)
 	}
 }
 
-func (c *Comm) postKeyedMessage(k *keyed, m *keyedMessage) {
+func (k *keyed) post(m *keyedMessage) {
 	m.of = k
 	k.flying++
-	c.countMessage(m.req.Peer, 1)
-	c.p2p.Post(&m.req)
+	k.messages.addWith(m.req.Peer, 1)
+	k.messages.engine.Post(&m.req)
 }
 
 // keyedDone is messageDone for a message of a keyed operation.
@@ -187,21 +214,21 @@ func (c *Comm) keyedDone(req *p2p.Request, err error) {
 	m := keyedOf(req)
 	m.landed, m.err = true, err
 	m.of.flying--
-	c.countMessage(req.Peer, -1)
-	c.stirKeyed(m.of.frame.op)
+	c.messages.addWith(req.Peer, -1)
+	c.keyed.stir(m.of.frame.op)
 }
 
 // advanceKeyed moves on the keyed operations that were stirred, of which there are some. The caller
 // holds the lock.
 func (c *Comm) advanceKeyed() {
-	for i := 0; i < len(c.stirred); i++ { // more may be stirred in the loop
-		op := c.stirred[i]
+	for i := 0; i < len(c.keyed.stirred); i++ { // more may be stirred in the loop
+		op := c.keyed.stirred[i]
 		k := op.keyed
 		k.ready = false
 		done, err := false, k.failed
 		if err == nil {
 			var s status
-			if s, err = c.runLanes(&k.frame, &k.call); err == nil {
+			if s, err = c.run.runLanes(&k.frame, &k.call); err == nil {
 				done, err = s == finished, k.failed
 			}
 		}
@@ -210,7 +237,7 @@ func (c *Comm) advanceKeyed() {
 		}
 		switch {
 		case err != nil && isDeath(err):
-			k.failed, c.deadKeyed = err, op // it ends when it is settled who has died
+			k.failed, c.keyed.dead = err, op // it ends when it is settled who has died
 		case err != nil:
 			c.fail(op, err)
 			return
@@ -218,8 +245,7 @@ func (c *Comm) advanceKeyed() {
 			c.endKeyed(op, nil)
 		}
 	}
-	clear(c.stirred)
-	c.stirred = c.stirred[:0]
+	c.keyed.calm()
 }
 
 // compare checks the signature of the left neighbour.
@@ -254,11 +280,8 @@ func unnumbered(f fingerprint.Fields) string {
 
 // endKeyed ends a keyed operation, which has no messages in the engine.
 func (c *Comm) endKeyed(op *Op, err error) {
-	k, last := op.keyed, len(c.keyed)-1
-	c.keyed[last].keyed.slot = k.slot
-	c.keyed[k.slot] = c.keyed[last]
-	c.keyed[last] = nil
-	c.keyed = c.keyed[:last]
+	k := op.keyed
+	c.keyed.remove(op)
 	c.deadlines.remove(op, err == nil)
 	k.frame.free()
 	k.frame.finish()
@@ -267,7 +290,7 @@ func (c *Comm) endKeyed(op *Op, err error) {
 
 // message sends or receives the message of an instruction, chunk by chunk, as send and receive do
 // for other operations. It reports whether all of it has gone, or come; an error is left in k.
-func (c *Comm) message(k *keyed, b *program.Instruction, st *laneState) (done bool) {
+func (k *keyed) message(b *program.Instruction, st *laneState) (done bool) {
 	chunks := b.From
 	if b.Op == program.OpRecv {
 		chunks = b.To
@@ -290,7 +313,7 @@ func (c *Comm) message(k *keyed, b *program.Instruction, st *laneState) (done bo
 			return true
 		}
 		st.message = k.place(b, &chunks[st.chunk])
-		c.postKeyedMessage(k, st.message)
+		k.post(st.message)
 	}
 }
 

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
@@ -8,7 +9,20 @@ import (
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/internal/park"
 )
+
+// messages is what a Comm has of sends and receives, and of the messages of keyed operations. Only
+// the driver uses it, but for the atomic counters.
+type messages struct {
+	engine   *p2p.Engine
+	called   atomic.Uint64 // sends and receives so far
+	receives atomic.Uint64 // receives that the engine has
+	count    int           // messages that the engine has
+	with     []int         // the same by peer; those from any source are behind the last
+	held     []*Op         // have failed because of a death, until it is settled who else has died
+	given    *fault.Error  // of the one that has failed last
+}
 
 // plainMessage reports whether the call is a valid send or receive between two given ranks. If it
 // is invalid, Call.Check reports why.
@@ -33,20 +47,20 @@ func (c *Comm) runMessage(call *Call, note uint64, d time.Duration) (*Op, error)
 	if note == 0 && op.req.Bytes > window.MaxKept { // copying it takes long
 		note = c.note(call)
 	}
-	w := waiter{limit: d}
-	outcome := c.p2p.Direct(&op.req)
+	w := waiter{comm: c, limit: d}
+	outcome := c.messages.engine.Direct(&op.req)
 	if note == 0 { // the peer has the message now, or this rank has to wait for it
 		note = c.note(call)
 	}
 	for outcome != p2p.Done {
-		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause(c) && !w.counted) {
+		if outcome == p2p.General || op.req.Send || !c.poll() && !(w.pause() && !w.counted) {
 			c.leaveToEngine(op, call, note, c.number(call), outcome, false)
 			return c.driveAlone(op, &w)
 		}
-		outcome = c.p2p.Direct(&op.req)
+		outcome = c.messages.engine.Direct(&op.req)
 	}
 	op.req.Data = nil
-	c.messages.Add(1)
+	c.messages.called.Add(1)
 	c.noteEnd(note, nil, false)
 	c.lookAround()
 	c.unlock()
@@ -58,7 +72,7 @@ func (c *Comm) runMessage(call *Call, note uint64, d time.Duration) (*Op, error)
 // receives from one rank.
 func (c *Comm) lookAround() {
 	if c.idle++; c.idle%unaskedEvery == 0 {
-		c.p2p.Advance()
+		c.messages.engine.Advance()
 	}
 }
 
@@ -69,7 +83,7 @@ func (c *Comm) leaveToEngine(op *Op, call *Call, note, seq uint64, outcome p2p.O
 	op.notify = notify
 	c.keepMessage(op)
 	if outcome != p2p.Begun {
-		c.p2p.Post(&op.req)
+		c.messages.engine.Post(&op.req)
 	}
 }
 
@@ -80,7 +94,7 @@ func (c *Comm) postDirect(call *Call, note uint64) *Op {
 	c.take() // operations posted earlier
 	op := ops.Get().(*Op)
 	op.request(call)
-	outcome := c.p2p.Direct(&op.req)
+	outcome := c.messages.engine.Direct(&op.req)
 	seq := c.number(call)
 	if outcome == p2p.Done {
 		op.over(c, seq)
@@ -114,14 +128,41 @@ func (op *Op) request(call *Call) {
 func (c *Comm) postMessage(op *Op) {
 	op.request(&op.call)
 	c.keepMessage(op)
-	c.p2p.Post(&op.req)
+	c.messages.engine.Post(&op.req)
 }
 
 // keepMessage adds op to the messages whose deadlines are checked.
 func (c *Comm) keepMessage(op *Op) {
 	c.deadlines.add(op)
-	c.countMessage(op.req.Peer, 1)
-	c.countReceive(op, 1)
+	c.messages.add(op, 1)
+}
+
+// add counts a send or receive that the engine has, or has no more if by is -1.
+func (m *messages) add(op *Op, by int) {
+	m.addWith(op.req.Peer, by)
+	if op.call.Coll == dtype.Recv {
+		park.Publish(&m.receives, m.receives.Load()+uint64(by))
+	}
+}
+
+// addWith is add for any message with a peer.
+func (m *messages) addWith(peer, by int) {
+	if peer < 0 || peer >= len(m.with)-1 {
+		peer = len(m.with) - 1 // any source
+	}
+	m.count += by
+	m.with[peer] += by
+}
+
+// partners returns ranks that messages wait for, at most some. Those from any source wait for
+// nobody in particular.
+func (m *messages) partners(most int) (ranks []int) {
+	for peer, n := range m.with[:len(m.with)-1] {
+		if n > 0 && len(ranks) < most {
+			ranks = append(ranks, peer)
+		}
+	}
+	return ranks
 }
 
 // messageDone is called by the engine when a send or receive has ended.
@@ -132,27 +173,18 @@ func (c *Comm) messageDone(req *p2p.Request, err error) {
 	}
 	op := opOf(req)
 	c.deadlines.remove(op, err == nil)
-	c.countMessage(op.req.Peer, -1)
-	c.countReceive(op, -1)
+	c.messages.add(op, -1)
 	if err == nil && !req.Send {
 		op.source = req.Source
 	}
 	if err != nil && c.broken == nil {
-		c.given = op.explain(err)
+		c.messages.given = op.explain(err)
 	}
-	if !c.hold(op, err) {
+	if c.broken == nil && isDeath(err) {
+		c.messages.held = append(c.messages.held, op)
+	} else {
 		c.end(op, err)
 	}
-}
-
-// hold keeps a message that has failed, since its peer is lost, until it is settled who else is. It
-// reports whether it does.
-func (c *Comm) hold(op *Op, err error) bool {
-	if c.broken != nil || !isDeath(err) {
-		return false
-	}
-	c.held = append(c.held, op)
-	return true
 }
 
 func isDeath(err error) bool {
@@ -162,8 +194,8 @@ func isDeath(err error) bool {
 
 // endHeld ends the messages that were held.
 func (c *Comm) endHeld(err error) {
-	held := c.held
-	c.held = nil
+	held := c.messages.held
+	c.messages.held = nil
 	for _, op := range held {
 		c.end(op, err)
 	}

@@ -65,7 +65,7 @@ func (c *Comm) number(call *Call) uint64 {
 	if call.Coll.Valid() {
 		return c.colls.Add(1)
 	}
-	return c.messages.Add(1)
+	return c.messages.called.Add(1)
 }
 
 // over makes op an operation that has ended without error. Atomic stores are expensive, and an Op

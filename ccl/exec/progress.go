@@ -232,7 +232,7 @@ func (c *Comm) glimpse() bool {
 
 // Ended returns about how many operations have ended so far.
 func (c *Comm) Ended() uint64 {
-	return c.colls.Load() + c.messages.Load() -
+	return c.colls.Load() + c.messages.called.Load() -
 		uint64(c.pending.Load()) // model: none: what it finds attended is anybody's guess
 }
 

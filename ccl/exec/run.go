@@ -1,7 +1,12 @@
 package exec
 
 import (
+	"sync/atomic"
+
+	"github.com/goccl/goccl/ccl/exec/blame"
 	"github.com/goccl/goccl/ccl/exec/fingerprint"
+	"github.com/goccl/goccl/ccl/exec/links"
+	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
@@ -9,6 +14,20 @@ import (
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
 )
+
+// runner runs programs on this processor, one of them at a time, and those of keyed operations,
+// which have frames of their own. It knows no queue and no thread. Only the driver uses it.
+type runner struct {
+	links    links.Set
+	windows  window.Set
+	programs programs
+	frame    frame
+	exchange exchange
+	calls    blame.Calls
+	blame    blame.Detector
+	fence    park.Fence
+	exposed  atomic.Uint64 // operations that exposed memory of the caller
+}
 
 // frame is the complete state of the operation in flight, which can stop and resume anywhere. It is
 // kept from one operation to the next, so that running an operation allocates nothing.
@@ -56,12 +75,12 @@ const (
 )
 
 // start begins an operation, or a piece of it. It fails if there is no memory.
-func (c *Comm) start(p *compiled, call *Call, seq uint64) error {
-	c.frame.begin(p, seq, c.calls.History, c.windows.Begun)
+func (r *runner) start(p *compiled, call *Call, seq uint64) error {
+	r.frame.begin(p, seq, r.calls.History, r.windows.Begun)
 	if p.simple {
 		return nil
 	}
-	return c.prepare(p, call)
+	return r.prepare(p, call)
 }
 
 // begin is the part of start that every program needs; simple programs need nothing else.
@@ -78,15 +97,15 @@ func (f *frame) begin(p *compiled, seq uint64, before fingerprint.History, begun
 
 // prepare is the rest of start, for programs that have several lanes, frames or Tmp, or that may
 // expose memory.
-func (c *Comm) prepare(p *compiled, call *Call) error {
-	f := &c.frame
+func (r *runner) prepare(p *compiled, call *Call) error {
+	f := &r.frame
 	f.lanes = program.Resized(f.lanes, max(1, len(p.Lanes)))
 	clear(f.lanes)
 	if p.exposes {
-		c.expose(p, call)
+		r.expose(p, call)
 	}
 	if p.Low.Signallers != nil {
-		f.signals = program.Resized(f.signals, c.size*p.Low.Flags)
+		f.signals = program.Resized(f.signals, r.links.Size()*p.Low.Flags)
 		clear(f.signals)
 	}
 	if p.Tmp > 0 {
@@ -120,7 +139,7 @@ func (f *frame) free() {
 	}
 }
 
-// mostKeptTmp is the largest number of bytes of intermediate memory that a Comm keeps between
+// mostKeptTmp is the largest number of bytes of intermediate memory that a runner keeps between
 // operations.
 const mostKeptTmp = 4 << 20
 
@@ -168,28 +187,28 @@ func (f *frame) place(o *program.Operand, call *Call, shift int) address {
 }
 
 // step continues the operation in flight as far as possible without waiting.
-func (c *Comm) step(f *frame, call *Call) (status, error) {
+func (r *runner) step(f *frame, call *Call) (status, error) {
 	for {
 		p := f.prog
 		var s status
 		var err error
 		if p.Straight {
-			s, err = c.runLane(f, p, p.Lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, nil)
+			s, err = r.runLane(f, p, p.Lanes[0], &f.lanes[0], uint(f.lanes[0].at), call, nil)
 		} else {
-			s, err = c.runLanes(f, call)
+			s, err = r.runLanes(f, call)
 		}
 		if s != finished {
 			return s, err
 		}
 		if p.Piece == f.last && !f.counting {
-			c.made(p)
+			r.made(p)
 			return finished, nil
 		}
 		if f.counting {
-			s, err = c.counted(f)
+			s, err = r.counted(f)
 			call = &f.op.call
 		} else {
-			s, err = failed, c.nextPiece(f, call)
+			s, err = failed, r.nextPiece(f, call)
 		}
 		if err != nil {
 			return s, err
@@ -198,31 +217,31 @@ func (c *Comm) step(f *frame, call *Call) (status, error) {
 }
 
 // nextPiece begins the next piece of the operation.
-func (c *Comm) nextPiece(f *frame, call *Call) error {
+func (r *runner) nextPiece(f *frame, call *Call) error {
 	if err := f.plausible(); err != nil {
 		return err
 	}
-	p, last := &c.cache.scratch, f.last
-	if err := c.compile(p, f.prog.Low, call, f.prog.Piece+1); err != nil {
+	p, last := &r.programs.scratch, f.last
+	if err := r.programs.compile(p, f.prog.Low, call, &r.exchange.Lengths, f.prog.Piece+1); err != nil {
 		return err
 	}
-	err := c.start(p, call, uint64(uint32(f.fingerprint[0])))
+	err := r.start(p, call, uint64(uint32(f.fingerprint[0])))
 	f.last = max(f.last, last)
 	return err
 }
 
 // runLanes advances every lane as far as possible.
-func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
+func (r *runner) runLanes(f *frame, call *Call) (status, error) {
 	for {
 		before := f.moves
 		if f.prog.Low.Signallers != nil {
-			if err := c.inbound(f.prog.Low.Signallers); err != nil {
+			if err := r.inbound(f.prog.Low.Signallers); err != nil {
 				return failed, err
 			}
 		}
 		all := finished
 		for lane := range f.prog.Lanes {
-			s, err := c.runLane(f, f.prog, f.prog.Lanes[lane], &f.lanes[lane], uint(f.lanes[lane].at), call, nil)
+			s, err := r.runLane(f, f.prog, f.prog.Lanes[lane], &f.lanes[lane], uint(f.lanes[lane].at), call, nil)
 			if s == failed {
 				return failed, err
 			}
@@ -241,10 +260,10 @@ func (c *Comm) runLanes(f *frame, call *Call) (status, error) {
 // most common instructions are executed without another call, and why the words of the fingerprint
 // are copied one by one: a word that was just written must not be read back as part of a longer
 // load, which would have to wait for the store.
-func (c *Comm) runLane(
+func (r *runner) runLane(
 	f *frame, p *compiled, steps []program.Instruction, st *laneState, i uint, call *Call, w *waiter,
 ) (status, error) {
-	win := &c.windows
+	win := &r.windows
 	turn := win.Turn()
 	shift, unrung := p.Shift[turn], f.unrung
 loop:
@@ -261,13 +280,13 @@ loop:
 			if b.First {
 				n.Call[0], n.Call[1], n.Call[2] = f.fingerprint[0], f.fingerprint[1], f.fingerprint[2]
 				if b.Extended && (p.Strict || n.MayExpose(&f.Exposure)) {
-					c.announceMore(n, call)
+					r.announceMore(n, call)
 				}
 			}
 			n.Publish(win.Word(b.Nth))
 			if unrung = true; b.Rings {
 				unrung = false
-				c.ring()
+				r.ring()
 			}
 			continue
 		case program.OpWait:
@@ -275,7 +294,7 @@ loop:
 			n := from.Record(turn)
 			if n.Word() < win.Word(b.Nth) {
 				f.unrung = unrung
-				if w == nil || !c.listen(f, b, w) {
+				if w == nil || !r.listen(f, b, w) {
 					break loop
 				}
 				unrung = f.unrung
@@ -284,13 +303,13 @@ loop:
 			if !b.First || !p.Strict && !n.Differs(&f.fingerprint, b.Extended) {
 				continue
 			}
-			done, err = true, c.examine(f, b.Peer, n, call)
+			done, err = true, r.examine(f, b.Peer, n, call)
 		case program.OpCopy:
 			if b.Way == program.WayNothing {
 				continue
 			}
 			if f.dynamic {
-				done, err = true, c.copy(f, b, call)
+				done, err = true, r.copy(f, b, call)
 				break
 			}
 			dst, src := f.place(&b.Dst, call, shift), f.place(&b.Src[0], call, shift)
@@ -314,28 +333,28 @@ loop:
 					f.place(&b.Src[0], call, shift), f.place(&b.Src[1], call, shift), b.Elems)
 				continue
 			}
-			done, err = true, c.reduce(f, b, call)
+			done, err = true, r.reduce(f, b, call)
 		case program.OpEnter:
-			if win.FirstBehind(p.Depth) >= 0 && (w == nil || !c.entered(f, w)) {
+			if win.FirstBehind(p.Depth) >= 0 && (w == nil || !r.entered(f, w)) {
 				break loop
 			}
 			continue
 		case program.OpLeave:
-			c.leaveSlot()
+			r.leaveSlot()
 			unrung = false // leaveSlot wakes the peers
 			continue
 		case program.OpSend:
-			done = c.send(f, b, f.at(st, int(i)), call)
+			done = r.send(f, b, f.at(st, int(i)), call)
 		case program.OpRecv:
-			done, err = c.receive(f, b, f.at(st, int(i)), call)
+			done, err = r.receive(f, b, f.at(st, int(i)), call)
 		case program.OpPut:
-			done = c.put(f, b, f.at(st, int(i)), call)
+			done = r.put(f, b, f.at(st, int(i)), call)
 		case program.OpTake:
 			f.at(st, int(i))
-			done, err = c.takeSignal(f, b)
+			done, err = r.takeSignal(f, b)
 		case program.OpDrain:
 			f.at(st, int(i))
-			done = c.drain(f)
+			done = r.drain(f)
 		}
 		if err != nil {
 			return failed, err
@@ -357,12 +376,12 @@ loop:
 }
 
 // drain reports whether all peers have finished reading the memory that this rank exposes.
-func (c *Comm) drain(f *frame) bool {
+func (r *runner) drain(f *frame) bool {
 	if f.exposing && f.prog.Piece == f.last {
-		if c.windows.FirstBehind(1) >= 0 {
+		if r.windows.FirstBehind(1) >= 0 {
 			return false
 		}
-		c.exposed.Add(1)
+		r.exposed.Add(1)
 	}
 	return true
 }
@@ -437,12 +456,12 @@ func (f *frame) draining() bool {
 
 // copy performs one chunk of a copy or get whose places depend on what ranks expose. Memory that
 // this rank exposes in place of its window is copied onto itself, which does nothing.
-func (c *Comm) copy(f *frame, b *program.Instruction, call *Call) error {
-	dst, err := c.locate(f, &b.Dst, call, b.Bytes)
+func (r *runner) copy(f *frame, b *program.Instruction, call *Call) error {
+	dst, err := r.locate(f, &b.Dst, call, b.Bytes)
 	if err != nil {
 		return err
 	}
-	src, err := c.locate(f, &b.Src[0], call, b.Bytes)
+	src, err := r.locate(f, &b.Src[0], call, b.Bytes)
 	if err != nil {
 		return err
 	}
@@ -455,15 +474,15 @@ func (c *Comm) copy(f *frame, b *program.Instruction, call *Call) error {
 }
 
 // reduce combines one chunk of all sources.
-func (c *Comm) reduce(f *frame, b *program.Instruction, call *Call) error {
-	dst, err := c.locate(f, &b.Dst, call, b.Bytes)
+func (r *runner) reduce(f *frame, b *program.Instruction, call *Call) error {
+	dst, err := r.locate(f, &b.Dst, call, b.Bytes)
 	if err != nil {
 		return err
 	}
 	o := &f.operands
 	o.sources = o.sources[:0]
 	for k := range b.Src {
-		src, err := c.locate(f, &b.Src[k], call, b.Bytes)
+		src, err := r.locate(f, &b.Src[k], call, b.Bytes)
 		if err != nil {
 			return err
 		}
@@ -479,7 +498,7 @@ func (c *Comm) reduce(f *frame, b *program.Instruction, call *Call) error {
 
 // locate returns the address of an operand of the given number of bytes. It takes into account the
 // memory that ranks expose in place of their windows, and the layouts of the peers' windows.
-func (c *Comm) locate(f *frame, o *program.Operand, call *Call, bytes int) (address, error) {
+func (r *runner) locate(f *frame, o *program.Operand, call *Call, bytes int) (address, error) {
 	if f.dynamic {
 		switch o.Base {
 		case program.BaseOwn:
@@ -487,37 +506,42 @@ func (c *Comm) locate(f *frame, o *program.Operand, call *Call, bytes int) (addr
 				return f.exposed[o.Chunk], nil
 			}
 		case program.BasePeer:
-			return c.locatePeer(f, o, bytes)
+			return r.locatePeer(f, o, bytes)
 		}
 	}
 	return f.in(o, call), nil
 }
 
 // locatePeer returns the address of a chunk of a peer's window.
-func (c *Comm) locatePeer(f *frame, o *program.Operand, bytes int) (address, error) {
+func (r *runner) locatePeer(f *frame, o *program.Operand, bytes int) (address, error) {
 	peer, i, low := int(o.Index), int(o.Chunk), f.prog.Low
 	if low.Exposes {
-		if at, exposed, ok := c.windows.Exposed(peer, i, bytes); !ok {
-			return nil, c.outOfRange(peer)
+		if at, exposed, ok := r.windows.Exposed(peer, i, bytes); !ok {
+			return nil, r.outOfRange(peer)
 		} else if exposed {
 			return at, nil
 		}
 	}
-	inline, n := f.prog.Inline, c.windows.Record(peer)
+	inline, n := f.prog.Inline, r.windows.Record(peer)
 	if low.Announces {
 		inline = low.InlineChunk(n.Call[2]&fingerprint.Low48, f.prog.Unit)
 	}
 	if inline > 0 {
 		return address(&n.Inline[i*inline]), nil
 	}
-	return plus(c.windows.SlotOf(peer), i*f.prog.Cell), nil
+	return plus(r.windows.SlotOf(peer), i*f.prog.Cell), nil
+}
+
+// planChannel returns the channel for the messages of a step.
+func (r *runner) planChannel(s *program.Step) transport.Channel {
+	return r.links.Channel(s.Peer, ownChannels+s.Channel)
 }
 
 // flush wakes sleeping peers so that they see what this rank has published.
-func (c *Comm) flush() {
-	if c.frame.unrung {
-		c.frame.unrung = false
-		c.ring()
+func (r *runner) flush() {
+	if r.frame.unrung {
+		r.frame.unrung = false
+		r.ring()
 	}
 }
 
@@ -528,22 +552,22 @@ const aheadPauses = 8
 
 // entered waits, without sleeping, until the memory whose turn it is may be used, and reports
 // whether it may. The caller has found that it was not free.
-func (c *Comm) entered(f *frame, w *waiter) bool {
+func (r *runner) entered(f *frame, w *waiter) bool {
 	depth := f.prog.Depth
-	w.noteNow(c)
+	w.noteNow()
 	if depth == plan.WindowRecords {
 		park.Pause(aheadPauses)
 	}
-	return c.awake(w, func() bool { return c.windows.FirstBehind(depth) < 0 })
+	return w.awake(func() bool { return r.windows.FirstBehind(depth) < 0 })
 }
 
 // listen waits, without sleeping, for a signal that had not come yet, and reports whether it came.
-func (c *Comm) listen(f *frame, b *program.Instruction, w *waiter) bool {
-	win := &c.windows
-	if w.noteNow(c) && win.Heard(b.Peer, b.Nth) {
+func (r *runner) listen(f *frame, b *program.Instruction, w *waiter) bool {
+	win := &r.windows
+	if w.noteNow() && win.Heard(b.Peer, b.Nth) {
 		return true
 	}
-	for f.prog.short && win.MaySpin(c.rank, b.Peer) {
+	for f.prog.short && win.MaySpin(r.links.Rank, b.Peer) {
 		if !w.pace.Spin() {
 			win.SpunInVain()
 			break
@@ -553,5 +577,5 @@ func (c *Comm) listen(f *frame, b *program.Instruction, w *waiter) bool {
 			return true
 		}
 	}
-	return c.awake(w, func() bool { return win.Heard(b.Peer, b.Nth) })
+	return w.awake(func() bool { return win.Heard(b.Peer, b.Nth) })
 }

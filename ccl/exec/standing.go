@@ -10,7 +10,6 @@ import (
 	"github.com/goccl/goccl/ccl/exec/fingerprint"
 	"github.com/goccl/goccl/ccl/exec/p2p"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/ccl/program"
 )
 
 // Standing is what a rank is doing.
@@ -27,11 +26,10 @@ type Standing struct {
 func (c *Comm) Standing(d time.Duration) Standing {
 	s := view{c}.Outside()
 	if s.Busy && d > 0 {
-		if a := c.blame.Inquiry.Ask(); a != nil {
-			defer c.blame.Inquiry.Leave(a)
-			if told, ok := attended(c, a.Told, d); ok {
-				s = told
-			} else {
+		if told, leave := c.run.blame.Inquiry.Ask(); told != nil {
+			defer leave()
+			var ok bool
+			if s, ok = attended(c, told, d); !ok {
 				s = view{c}.Outside()
 			}
 		}
@@ -40,7 +38,7 @@ func (c *Comm) Standing(d time.Duration) Standing {
 }
 
 // Messages returns the number of sends and receives posted so far.
-func (c *Comm) Messages() uint64 { return c.messages.Load() }
+func (c *Comm) Messages() uint64 { return c.messages.called.Load() }
 
 // attended returns what the driver tells another thread, which waits for it for at most d, and not
 // once all operations have ended. Where no thread drives, this one does.
@@ -48,7 +46,7 @@ func attended[T any](c *Comm, told <-chan T, d time.Duration) (what T, ok bool) 
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for end := now() + int64(d); now() < end && c.pending.Load() > 0; { // model: none: what it learns may be late
-		c.blame.Stir()
+		c.run.blame.Stir()
 		c.workOnce()
 		select {
 		case what = <-told:
@@ -87,28 +85,28 @@ func (v view) idle() blame.Standing {
 func (v view) Standing() blame.Standing {
 	c := v.c
 	if op := c.head; op != nil {
-		waits, _ := c.awaited()
+		waits, _ := c.run.awaited()
 		return blame.Standing{Seq: op.seq, Op: op.describe(), Waits: waits}
 	}
 	s := v.idle()
-	if len(c.keyed) > 0 {
-		op := c.keyed[0]
+	if len(c.keyed.all) > 0 {
+		op := c.keyed.all[0]
 		s.Op, s.Waits = op.describe(), op.keyed.awaited()
 		return s
 	}
-	if c.messageCount == 0 || c.waiting.Load() == 0 { // model: none: as above
+	if c.messages.count == 0 || c.waiting.Load() == 0 { // model: none: as above
 		return s // receives that were posted, and for which nobody waits, hold nobody up
 	}
-	s.Op, s.Waits = c.deadlines.oldest().describe(), c.partners(blame.MostWaits)
+	s.Op, s.Waits = c.deadlines.oldest().describe(), c.messages.partners(blame.MostWaits)
 	return s
 }
 
 func (v view) Call() (call blame.Call, begun bool) {
-	f := &v.c.frame
+	f := &v.c.run.frame
 	if f.prog == nil {
 		return call, false
 	}
-	call = blame.Call{Head: f.fingerprint[0], What: f.prog.what, After: v.c.calls.History, Length: f.prog.length}
+	call = blame.Call{Head: f.fingerprint[0], What: f.prog.what, After: v.c.run.calls.History, Length: f.prog.length}
 	digest := f.prog.digest
 	if f.counting { // the program is that of the exchange
 		print := fingerprint.Of(&f.op.call, 0)
@@ -121,7 +119,7 @@ func (v view) Call() (call blame.Call, begun bool) {
 }
 
 func (v view) InFlight() (blame.Operation, bool) {
-	op := v.c.frame.op
+	op := v.c.run.frame.op
 	if op == nil {
 		op = v.c.deadlines.oldest()
 	}
@@ -132,14 +130,14 @@ func (v view) InFlight() (blame.Operation, bool) {
 }
 
 func (v view) Awaited() []int {
-	waits, _ := v.c.awaited()
-	return append(waits, v.c.partners(v.c.size)...)
+	waits, _ := v.c.run.awaited()
+	return append(waits, v.c.messages.partners(v.c.size)...)
 }
 
 // unended says what there is to say of an operation that has not ended, and for whom it waits. The
 // caller holds the lock.
 func (op *Op) unended() blame.Operation {
-	f := &op.comm.frame
+	f := &op.comm.run.frame
 	u := blame.Operation{Name: op.describe(), Seq: op.seq, Peer: op.req.Peer, Else: "it does not end"}
 	switch {
 	case op.keyed != nil:
@@ -157,7 +155,7 @@ func (op *Op) unended() blame.Operation {
 			u.Where[0] = "it has not taken the message"
 		}
 	case op == f.op:
-		u.Waits, u.Where = op.comm.awaited()
+		u.Waits, u.Where = op.comm.run.awaited()
 		u.Counting = f.counting
 	case f.op != nil:
 		u.Else = fmt.Sprintf("behind %s, which has not ended", f.op.describe())
@@ -170,35 +168,5 @@ func (op *Op) unended() blame.Operation {
 // timedOut returns the error of an operation that is past its deadline. The caller holds the lock.
 func (op *Op) timedOut() *fault.Error {
 	u := op.unended()
-	return op.comm.blame.Inquiry.TimedOut(&u)
-}
-
-// awaited returns the ranks that the operation in flight waits for, and where in it.
-func (c *Comm) awaited() (ranks []int, where []string) {
-	f := &c.frame
-	if f.prog == nil {
-		return nil, nil
-	}
-	if late, why := c.lateRank(); late >= 0 {
-		ranks = c.windows.Behind(f.prog.Depth, blame.MostWaits)
-		if f.draining() {
-			ranks = c.windows.Behind(1, blame.MostWaits)
-		}
-		return ranks, slices.Repeat([]string{"which " + why}, len(ranks))
-	}
-	for lane := range f.lanes {
-		b := f.waitsAt(lane)
-		if b != nil && b.Step != nil && !slices.Contains(ranks, b.Peer) && len(ranks) < blame.MostWaits {
-			ranks, where = append(ranks, b.Peer), append(where, f.soFar(lane, b))
-		}
-	}
-	return ranks, where
-}
-
-// soFar says how far a lane has come where it waits; it is empty where nothing is counted.
-func (f *frame) soFar(lane int, b *program.Instruction) string {
-	if n := f.lanes[lane].moved; n > 0 && (b.Op == program.OpRecv || b.Op == program.OpSend) {
-		return fmt.Sprintf("%d bytes so far", n)
-	}
-	return ""
+	return op.comm.run.blame.Inquiry.TimedOut(&u)
 }

@@ -20,6 +20,7 @@ import (
 // peers, checks links and deadlines too, and yields its core between two polls. In the last part it
 // sleeps.
 type waiter struct {
+	comm    *Comm
 	pace    park.Spinner
 	op      *Op
 	cancel  *Cancel
@@ -36,30 +37,30 @@ type waiter struct {
 }
 
 // noteNow records the call, unless that has been done. It reports whether that took time.
-func (w *waiter) noteNow(c *Comm) bool {
+func (w *waiter) noteNow() bool {
 	if w.unnoted == nil {
 		return false
 	}
-	c.fill(w.note, w.unnoted, w.seq)
+	w.comm.fill(w.note, w.unnoted, w.seq)
 	w.unnoted = nil
 	return w.note != 0
 }
 
 // pause is called after a check that found nothing. It reports false when the thread should sleep.
-func (w *waiter) pause(c *Comm) bool {
+func (w *waiter) pause() bool {
 	awake := w.pace.Turn()
 	if !w.pace.Spinning() {
-		w.count(c)
+		w.count()
 	}
 	return awake
 }
 
 // count ends the young part of the wait, and makes the wait known to other threads.
-func (w *waiter) count(c *Comm) {
+func (w *waiter) count() {
 	if !w.counted {
 		w.counted = true
 		enterWait()
-		c.waiting.Add(1) // model: count
+		w.comm.waiting.Add(1) // model: count
 		if w.limit > 0 {
 			w.until = now() + int64(w.limit)
 		}
@@ -67,10 +68,10 @@ func (w *waiter) count(c *Comm) {
 }
 
 // leave ends the wait.
-func (w *waiter) leave(c *Comm) {
+func (w *waiter) leave() {
 	if w.counted {
 		w.counted = false
-		c.waiting.Add(-1) // model: leave
+		w.comm.waiting.Add(-1) // model: leave
 		leaveWait()
 	}
 }
@@ -93,10 +94,11 @@ func (w *waiter) sleep(at int64) time.Duration {
 
 // awake waits for a condition inside a step, without sleeping. It gives up, so that the wait
 // continues in drive, when the thread should sleep or another thread needs something of the driver.
-func (c *Comm) awake(w *waiter, ready func() bool) bool {
-	for w.pause(c) {
+func (w *waiter) awake(ready func() bool) bool {
+	c := w.comm
+	for w.pause() {
 		if w.counted {
-			c.flush() // not earlier: the fence would delay this thread
+			c.run.flush() // not earlier: the fence would delay this thread
 		}
 		if ready() {
 			w.pace.Reset()
@@ -121,7 +123,7 @@ func (c *Comm) drive(w *waiter) {
 		switch {
 		case moved:
 			w.pace.Reset()
-		case c.poll(), !w.pace.Spinning() && c.look(), w.pause(c):
+		case c.poll(), !w.pace.Spinning() && c.look(), w.pause():
 		default:
 			rest(c.opts.Doorbell, func() (time.Duration, bool) {
 				for _, p := range c.opts.Pollers {
@@ -136,14 +138,14 @@ func (c *Comm) drive(w *waiter) {
 		}
 	}
 	c.young = false
-	c.flush()
+	c.run.flush()
 	w.pace.Reset()
 }
 
 // awaitTurn waits while another thread drives, until that thread has ended w's operation or leaves.
 func (c *Comm) awaitTurn(w *waiter) {
-	w.count(c)
-	for w.pause(c) {
+	w.count()
+	for w.pause() {
 		if w.over() || c.lock.Load() == 0 { // model: none: spinning is left out
 			return
 		}
@@ -169,7 +171,7 @@ func rest(b *park.Doorbell, last func() (d time.Duration, sleep bool)) {
 // Wait drives the operation, or waits while another thread does, until op has ended, and returns
 // its error.
 func (op *Op) Wait(cancel *Cancel) error {
-	op.wait(&waiter{op: op, cancel: cancel})
+	op.wait(&waiter{comm: op.comm, op: op, cancel: cancel})
 	done, err := op.Done()
 	if !done {
 		return ErrCancelled
@@ -180,7 +182,7 @@ func (op *Op) Wait(cancel *Cancel) error {
 // WaitSlice is Wait for a part of the time: it returns after about d at the latest, and reports
 // whether op has ended. If it has not, it goes on, as it does without any thread that waits for it.
 func (op *Op) WaitSlice(d time.Duration) (bool, error) {
-	op.wait(&waiter{op: op, limit: d})
+	op.wait(&waiter{comm: op.comm, op: op, limit: d})
 	return op.Done()
 }
 
@@ -200,7 +202,7 @@ func (op *Op) wait(w *waiter) {
 			break
 		}
 	}
-	w.leave(c)
+	w.leave()
 	c.handOver()
 }
 

@@ -11,7 +11,7 @@ import (
 const (
 	controlQuestion  = 'q' // the number of an inquiry
 	controlAnswer    = 'a' // the same, and a Standing as JSON
-	controlFailed    = 'f' // the number means nothing; the report of a failure (bar.go)
+	controlFailed    = 'f' // the number means nothing; the report of a failure (ending.go)
 	controlWhoIsLost = 'l' // the number of a question, and a roll as JSON (losses.go)
 	controlTheseAre  = 'L' // the same, as an answer
 	controlCompare   = 'c' // the last calls of a rank, which wants an answer

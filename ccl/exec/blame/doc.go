@@ -4,11 +4,11 @@
 //
 // Each part has one question:
 //
-//   - Comparison: which rank has called something else (compare.go, mismatch.go)?
+//   - Comparison: which rank has called something else (compare.go)?
 //   - Inquiry: for whom do the others wait, and who keeps all of them waiting (inquiry.go,
 //     verdict.go)?
 //   - Losses: which ranks have died? Those that are left name the same ones (losses.go).
-//   - Ending: has the group ended on another rank, and why (ending.go, bar.go)?
+//   - Ending: has the group ended on another rank, and why (ending.go)?
 //
 // Ranks tell each other by control messages (control.go), which a goroutine of the transport
 // handles even while the threads of a rank compute. Everything that a peer says is checked. Times

@@ -43,8 +43,8 @@ func (s *Standing) valid(ranks int) bool {
 // Inquiry asks the other ranks what they are doing, and answers them.
 type Inquiry struct {
 	opts   *Options
-	wanted atomic.Pointer[Wanted]
-	asker  atomic.Pointer[Asker]
+	wanted atomic.Pointer[wanted]
+	asker  atomic.Pointer[chan Standing]
 
 	mu        sync.Mutex
 	questions []question
@@ -68,16 +68,11 @@ type question struct {
 	number uint32
 }
 
-// Asker is a thread that wants to know what its own rank is doing. The driver tells it once.
-type Asker struct {
-	Told chan Standing // has room for one
-}
-
-// Wanted is an inquiry that another thread than the driver's waits for.
-type Wanted struct {
-	Found chan Outcome // holds one
+// wanted is an inquiry that another thread than the driver's waits for.
+type wanted struct {
 	span  time.Duration
-	needs bool // whoever wants it needs all ranks, also without an operation in flight
+	needs bool         // whoever wants it needs all ranks, also without an operation in flight
+	found chan Outcome // holds one
 }
 
 // Outcome is what an inquiry says about the first operation in flight.
@@ -214,43 +209,34 @@ func (q *Inquiry) attend(t int64) {
 		q.mu.Unlock()
 	}
 	if a := q.asker.Swap(nil); a != nil {
-		a.Told <- q.opts.Lanes.Standing()
+		*a <- q.opts.Lanes.Standing()
 	}
 	if w := q.wanted.Load(); w != nil && q.inquire(w.span, t) {
 		q.wanted.Store(nil)
-		w.Found <- q.outcome(w.needs)
+		w.found <- q.outcome(w.needs)
 	}
 }
 
-// Ask has the driver tell what this rank is doing, unless another thread waits for that, or control
-// messages are not attended to. Any thread may call it, and Leave.
-func (q *Inquiry) Ask() *Asker {
-	a := &Asker{Told: make(chan Standing, 1)}
-	if q.opts.Control == nil || !q.asker.CompareAndSwap(nil, a) {
-		return nil
+// Ask has the driver tell once what this rank is doing. It returns nil if nobody attends to control
+// messages, or another thread has asked. Any thread may call it; it calls leave in the end.
+func (q *Inquiry) Ask() (told <-chan Standing, leave func()) {
+	a := make(chan Standing, 1)
+	if q.opts.Control == nil || !q.asker.CompareAndSwap(nil, &a) {
+		return nil, nil
 	}
-	return a
+	return a, func() { q.asker.CompareAndSwap(&a, nil) }
 }
 
-// Leave ends what Ask has begun.
-func (q *Inquiry) Leave(a *Asker) { q.asker.CompareAndSwap(a, nil) }
-
-// Want asks the driver for an inquiry; with needs set all ranks are waited for, also without an
+// Want has the driver make an inquiry; with needs set all ranks are waited for, also without an
 // operation in flight. It returns nil if that cannot be, or if another is wanted already. Any
-// thread may call it, and Forget.
-func (q *Inquiry) Want(span time.Duration, needs bool) *Wanted {
-	if q.opts.alone() {
-		return nil
+// thread may call it; it calls forget in the end.
+func (q *Inquiry) Want(span time.Duration, needs bool) (found <-chan Outcome, forget func()) {
+	w := &wanted{span, needs, make(chan Outcome, 1)}
+	if q.opts.alone() || !q.wanted.CompareAndSwap(nil, w) {
+		return nil, nil
 	}
-	w := &Wanted{make(chan Outcome, 1), span, needs}
-	if !q.wanted.CompareAndSwap(nil, w) {
-		return nil
-	}
-	return w
+	return w.found, func() { q.wanted.CompareAndSwap(w, nil) }
 }
-
-// Forget ends what Want has begun.
-func (q *Inquiry) Forget(w *Wanted) { q.wanted.CompareAndSwap(w, nil) }
 
 // outcome says what the first operation in flight waits for, after an inquiry.
 func (q *Inquiry) outcome(needs bool) (f Outcome) {
