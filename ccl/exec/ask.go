@@ -83,7 +83,7 @@ func (r *runner) hearQuestion(peer, channel int, data []byte, m transport.Meta) 
 	}
 	waits := binary.LittleEndian.Uint64(data)
 	if channel == windowChannel && uint32(m[0]) != uint32(f.fingerprint[0]) &&
-		waits >= windowChannel && waits < uint64(r.links.Width()) {
+		waits >= windowChannel && waits < uint64(r.links.Width) {
 		r.question(peer, int(waits), windowChannel) // the peer waits for this rank, which has gone on
 	}
 	r.links.Channel(peer, channel).Release()
@@ -110,7 +110,7 @@ func (r *runner) unexpected() error {
 		if peer == r.links.Rank {
 			continue
 		}
-		for i := ownChannels; i < r.links.Width(); i++ {
+		for i := ownChannels; i < r.links.Width; i++ {
 			for {
 				data, m, ok := r.links.Channel(peer, i).Peek()
 				if !ok {
@@ -196,13 +196,13 @@ func (f *frame) soFar(lane int, b *program.Instruction) string {
 // there is none. Data that arrived before the link broke can still be read.
 func (r *runner) lostPeer() int {
 	if late, _ := r.lateRank(); late >= 0 {
-		if r.links.Lost(late) {
+		if r.links.Lost[late] {
 			return late
 		}
 		return -1
 	}
 	for lane := range r.frame.lanes {
-		if b := r.frame.waitsAt(lane); b != nil && b.Step != nil && r.links.Lost(b.Peer) {
+		if b := r.frame.waitsAt(lane); b != nil && b.Step != nil && r.links.Lost[b.Peer] {
 			return b.Peer
 		}
 	}

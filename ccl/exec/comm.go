@@ -141,12 +141,13 @@ func New(opts Options) (*Comm, error) {
 	c.messages.engine = p2p.New(c.rank, between, c.messageDone)
 	c.messages.engine.SetCache(opts.Cache.Bytes)
 	for peer, link := range opts.Links {
-		if link != nil {
-			if c.run.links.Network(peer) {
-				c.messages.engine.SetNetwork(peer)
-			}
-			c.measure(peer)
+		if link == nil {
+			continue
 		}
+		if c.run.links.Network[peer] {
+			c.messages.engine.SetNetwork(peer)
+		}
+		c.measure(peer)
 	}
 	c.run.blame.Open(blame.Options{
 		Links: &c.run.links, Lanes: view{c}, Calls: &c.run.calls, Control: opts.Control, Group: opts.Group,

@@ -47,9 +47,9 @@
 // once are kept (cache.go); other programs are compiled into memory that is reused. Compiling a
 // program takes longer than running a small operation.
 //
-// There is one interpreter (run.go). It never sleeps: when an instruction has to wait, it returns,
-// and later it resumes at that instruction. If it is given a waiter, it first waits for a while
-// without sleeping.
+// There is one interpreter, the runner (run.go), which knows no queue. It never sleeps: when an
+// instruction has to wait, it returns, and later it resumes at that instruction. If it is given a
+// waiter, it first waits for a while without sleeping.
 //
 // If nothing else is queued, Run and Post try a call whose program is kept before they count it as
 // pending; most of these calls end there. A call that does not end is queued in the state that it
@@ -87,18 +87,6 @@
 // runs in pieces; each piece has the same elements of every block. To the windows and to the
 // messages, a piece is like an operation of its own.
 //
-// # Registered memory
-//
-// If a window chunk would be a copy of a buffer that peers can read, and the plan allows it, the
-// chunk is that buffer itself (expose.go). A rank that exposes memory in this way ends the
-// operation only when all ranks have left it.
-//
-// # Copies
-//
-// A long block that is copied both to the window and to Out is read once (arithmetic.go). If an
-// operation touches more memory than the last-level cache holds, results that no step reads again
-// are stored past the cache (results.go).
-//
 // # Lengths
 //
 // A plan that forwards blocks of other ranks (plan.Counts) needs to know how long they are. Its
@@ -119,10 +107,8 @@
 // the plan's hash. The receiver compares them before it uses any of the data, so ranks that call
 // different operations get fault.Mismatch and not wrong data.
 //
-// Sometimes two ranks can each end their own call although the calls differ: each may be the root
-// of a broadcast over windows, for example. They find the mismatch in their next operation, because
-// the fingerprint includes a digest of all earlier calls. If no rank sends, and each waits for
-// another, they ask each other (ask.go).
+// Whom an error then names, package blame finds out. It reads the operations in flight by five
+// questions (standing.go).
 //
 // Other values that a peer sends are checked too: places in the window that frames name, against
 // this rank's own lengths; lengths, against those that this rank knows, and their sum against

@@ -80,7 +80,7 @@ func (r *runner) put(f *frame, b *program.Instruction, st *laneState, call *Call
 func (r *runner) pack(f *frame, b *program.Instruction, space []byte, from address) {
 	switch p := f.prog; {
 	case len(space) == 0:
-	case b.Plain && r.links.Network(b.Peer):
+	case b.Plain && r.links.Network[b.Peer]:
 		kernel.Copy(space, bytesAt(from, len(space)))
 	case b.Plain:
 		kernel.CopyAcross(space, bytesAt(from, len(space)))

@@ -184,7 +184,7 @@ func (x *Comparison) open(late, begins bool, t int64) (open []int) {
 	links := x.opts.Links
 	for peer := range links.Size() {
 		// The end of a link counts once it has been noted: it may have brought the mismatch.
-		if peer == links.Rank || links.Lost(peer) || links.Unopened(peer) && !x.neighbours(peer) {
+		if peer == links.Rank || links.Lost[peer] || links.Unopened[peer] && !x.neighbours(peer) {
 			continue
 		}
 		theirs := x.heard[peer]

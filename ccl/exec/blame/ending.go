@@ -161,7 +161,7 @@ func (e *Ending) loseSilent() {
 			case errors.As(link.Err(), &f):
 				silent = silent || f.Silent
 				answers = answers || f.Code != fault.PeerLost
-			case links.Unopened(peer), link.State().Silent:
+			case links.Unopened[peer], link.State().Silent:
 			default:
 				answers = true
 			}
@@ -262,7 +262,7 @@ func (e *Ending) bar(why *fault.Error, report []byte) {
 	e.opts.Barred()
 	message := append(head(controlFailed, 0), report...)
 	for peer, link := range e.opts.Links.All {
-		if link != nil && !e.opts.Links.Unopened(peer) && !e.opts.Links.Lost(peer) {
+		if link != nil && !e.opts.Links.Unopened[peer] && !e.opts.Links.Lost[peer] {
 			link.Tell(message)
 		}
 	}

@@ -174,7 +174,7 @@ func (q *Inquiry) heardAll() bool {
 
 // hasLeft reports whether a peer has left the group: it has failed in something else, say.
 func (q *Inquiry) hasLeft(peer int) bool {
-	return q.opts.Links.Lost(peer) && !errors.Is(q.opts.Links.All[peer].Err(), fault.PeerLost)
+	return q.opts.Links.Lost[peer] && !errors.Is(q.opts.Links.All[peer].Err(), fault.PeerLost)
 }
 
 func (q *Inquiry) ask(peer int) {

@@ -279,7 +279,7 @@ func (l *Losses) seal(ends bool, t int64) *fault.Error {
 		return nil
 	}
 	for _, peer := range s.asked {
-		if !l.agreed[peer] && !l.opts.Links.Lost(peer) && !late { // one that has left in order has nothing to say
+		if !l.agreed[peer] && !l.opts.Links.Lost[peer] && !late { // one that has left in order has nothing to say
 			return nil
 		}
 	}
@@ -297,8 +297,8 @@ func (l *Losses) ask(t int64) {
 	s.known, s.asked = l.changes, nil
 	message := l.message(controlWhoIsLost, l.number)
 	for peer := range links.Size() {
-		if _, lost := l.of[peer]; peer != links.Rank && !lost && !links.Lost(peer) &&
-			(links.Size() <= mostAsked || !links.Unopened(peer)) {
+		if _, lost := l.of[peer]; peer != links.Rank && !lost && !links.Lost[peer] &&
+			(links.Size() <= mostAsked || !links.Unopened[peer]) {
 			s.asked = append(s.asked, peer)
 		}
 	}

@@ -13,24 +13,24 @@ import (
 // Set is the links of one rank of a group. Only the driver uses it, but for Rank, All, Tell and
 // Flushed.
 type Set struct {
-	Rank int
-	All  []transport.Link // by peer rank; nil for this rank itself
+	Rank     int
+	All      []transport.Link // by peer rank; nil for this rank itself
+	Width    int              // channels of a link
+	Network  []bool           // by peer: the path leads through a network, so this core reads its fragments
+	Unopened []bool           // by peer: there is no path yet
+	Lost     []bool           // by peer: the driver has seen that the link has ended
 
-	width     int                  // channels of a link
 	channels  []transport.Channel  // peer*width + channel
 	gatherers []transport.Gatherer // as channels; nil if no link sends in place
 	lenders   []transport.Lender   // the links to ranks that share memory with this one
-	network   []bool               // the path to a peer leads through a network: its fragments are read by this core
-	unopened  []bool               // by peer: there is no path yet
-	closed    int                  // how many of them are set
-	lost      []bool               // by peer: the driver has seen that the link has ended
+	closed    int                  // how many peers are Unopened
 }
 
 // Open looks what links offer, each of which has width channels.
 func (s *Set) Open(rank int, all []transport.Link, width int) error {
 	size := len(all)
-	*s = Set{Rank: rank, All: all, width: width, channels: make([]transport.Channel, size*width),
-		network: make([]bool, size), unopened: make([]bool, size), lost: make([]bool, size)}
+	*s = Set{Rank: rank, All: all, Width: width, channels: make([]transport.Channel, size*width),
+		Network: make([]bool, size), Unopened: make([]bool, size), Lost: make([]bool, size)}
 	for peer, link := range all {
 		if (link == nil) != (peer == rank) {
 			return fault.New(fault.Invalid, "link to rank %d of rank %d is missing or too many", peer, rank)
@@ -52,7 +52,7 @@ func (s *Set) Open(rank int, all []transport.Link, width int) error {
 			s.lenders = append(s.lenders, lender)
 		}
 		if link.State().Network {
-			s.network[peer], s.unopened[peer] = true, true
+			s.Network[peer], s.Unopened[peer] = true, true
 			s.closed++
 		}
 	}
@@ -62,22 +62,16 @@ func (s *Set) Open(rank int, all []transport.Link, width int) error {
 // Size returns the number of ranks.
 func (s *Set) Size() int { return len(s.All) }
 
-// Width returns the number of channels of a link.
-func (s *Set) Width() int { return s.width }
-
 // Channel returns a channel of the link to a peer.
-func (s *Set) Channel(peer, i int) transport.Channel { return s.channels[peer*s.width+i] }
+func (s *Set) Channel(peer, i int) transport.Channel { return s.channels[peer*s.Width+i] }
 
 // Gatherer returns what sends in place on a channel, or nil.
 func (s *Set) Gatherer(peer, i int) transport.Gatherer {
 	if s.gatherers == nil {
 		return nil
 	}
-	return s.gatherers[peer*s.width+i]
+	return s.gatherers[peer*s.Width+i]
 }
-
-// Network reports whether the path to a peer leads through a network.
-func (s *Set) Network(peer int) bool { return s.network[peer] }
 
 // Notify wakes sleeping peers that share memory with this rank.
 func (s *Set) Notify() {
@@ -89,32 +83,26 @@ func (s *Set) Notify() {
 // Closed reports whether there are peers to which there is no path yet.
 func (s *Set) Closed() bool { return s.closed > 0 }
 
-// Unopened reports whether there is no path to a peer yet.
-func (s *Set) Unopened(peer int) bool { return s.unopened[peer] }
-
 // Connect has the path to a peer made, and reports whether it is there now, and was not before.
 func (s *Set) Connect(peer int) bool {
-	if !s.unopened[peer] || !s.All[peer].Open() {
+	if !s.Unopened[peer] || !s.All[peer].Open() {
 		return false
 	}
-	s.unopened[peer] = false
+	s.Unopened[peer] = false
 	s.closed--
 	return true
 }
 
 // End returns why the link to a peer has ended, if that has not been noted yet, and notes it.
 func (s *Set) End(peer int) error {
-	if link := s.All[peer]; link != nil && !s.lost[peer] {
+	if link := s.All[peer]; link != nil && !s.Lost[peer] {
 		if err := link.Err(); err != nil {
-			s.lost[peer] = true
+			s.Lost[peer] = true
 			return err
 		}
 	}
 	return nil
 }
-
-// Lost reports whether it has been noted that the link to a peer has ended.
-func (s *Set) Lost(peer int) bool { return s.lost[peer] }
 
 // Tell sends a peer a control message.
 func (s *Set) Tell(peer int, message []byte) bool { return s.All[peer].Tell(message) }

@@ -54,11 +54,11 @@ func TestSet(t *testing.T) {
 	require.Equal(t, 3, s.Size())
 	require.Nil(t, s.Gatherer(0, 0))
 	require.Same(t, s.Channel(0, 1), s.Gatherer(0, 1))
-	require.False(t, s.Network(0))
-	require.True(t, s.Network(2))
+	require.False(t, s.Network[0])
+	require.True(t, s.Network[2])
 
 	require.True(t, s.Closed())
-	require.False(t, s.Unopened(0))
+	require.False(t, s.Unopened[0])
 	require.False(t, s.Connect(2), "it is not there yet")
 	require.False(t, s.Flushed())
 	far.open = true
@@ -72,7 +72,7 @@ func TestSet(t *testing.T) {
 	far.err = errors.New("it broke")
 	require.Equal(t, far.err, s.End(2))
 	require.NoError(t, s.End(2), "that is noted once")
-	require.True(t, s.Lost(2))
+	require.True(t, s.Lost[2])
 
 	s.Notify()
 	require.Equal(t, 1, near.notified)
