@@ -109,7 +109,7 @@ func (c *Comm) groupEnd(t int64) bool {
 	s := c.scene()
 	why, death := e.Ends(&s, t)
 	if why == nil && !death && len(c.messages.held) == 0 {
-		e.Calm()
+		e.Dismiss()
 		return false
 	}
 	if c.advance() { // something is left that arrived before
@@ -185,7 +185,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	for len(c.keyed.all) > 0 {
 		c.endKeyed(c.keyed.all[0], err)
 	}
-	c.keyed.calm()
+	c.keyed.clearStirred()
 	c.run.links.Leave(why)
 	c.run.windows.Release()
 	c.run.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer

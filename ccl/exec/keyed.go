@@ -107,8 +107,8 @@ func (s *keyedOps) stir(op *Op) {
 	}
 }
 
-// calm forgets which operations were stirred.
-func (s *keyedOps) calm() {
+// clearStirred forgets which operations were stirred.
+func (s *keyedOps) clearStirred() {
 	clear(s.stirred)
 	s.stirred = s.stirred[:0]
 }
@@ -245,7 +245,7 @@ func (c *Comm) advanceKeyed() {
 			c.endKeyed(op, nil)
 		}
 	}
-	c.keyed.calm()
+	c.keyed.clearStirred()
 }
 
 // compare checks the signature of the left neighbour.

@@ -128,8 +128,8 @@ func (e *Ending) still(s *Scene, t int64) bool {
 	return t >= e.since+int64(stillness)
 }
 
-// Calm notes that no death has to be explained.
-func (e *Ending) Calm() { e.losses.sealing.begun = 0 }
+// Dismiss notes that there is no death to explain.
+func (e *Ending) Dismiss() { e.losses.sealing.begun = 0 }
 
 // Settle returns the error of all ranks that have died once it is settled which those are, and nil
 // before: the driver calls it again. With ends set the group has to end with it.
