@@ -241,8 +241,8 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 		alone = c.pending.Load() == 0 && c.broken == nil // model: runAgain
 		if alone && call.Coll.Valid() {
 			if p := c.run.programs.known(call); p != nil {
-				seq := c.colls.Add(1)
-				w := waiter{comm: c, limit: d, note: c.reserve(), unnoted: call, seq: seq}
+				seq, w := c.colls.Add(1), waiter{} // filled field by field: otherwise it is copied
+				w.comm, w.limit, w.note, w.unnoted, w.seq = c, d, c.reserve(), call, seq
 				if !p.short {
 					w.noteNow()
 				}
