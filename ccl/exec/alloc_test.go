@@ -163,3 +163,13 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		})
 	}
 }
+
+// TestCallsStayOnTheStack checks that a call does not escape: who makes one for each operation, as
+// package exports does, would allocate it each time.
+func TestCallsStayOnTheStack(t *testing.T) {
+	c := comms(t, 1, plans{dtype.Barrier: catalogued("dissemination")})[0]
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		call := exec.Call{Coll: dtype.Barrier}
+		c.Run(&call)
+	}))
+}

@@ -242,12 +242,12 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 		if alone && call.Coll.Valid() {
 			if p := c.run.programs.known(call); p != nil {
 				seq, w := c.colls.Add(1), waiter{} // filled field by field: otherwise it is copied
-				w.comm, w.limit, w.note, w.unnoted, w.seq = c, d, c.reserve(), call, seq
+				w.comm, w.limit, w.note, w.unnoted, w.seq = c, d, c.reserve(), true, seq
 				if !p.short {
-					w.noteNow()
+					w.noteNow(call)
 				}
 				ended, err := c.run.try(p, call, seq, &w)
-				w.noteNow()
+				w.noteNow(call)
 				if !ended {
 					return c.goOn(call, seq, err, &w)
 				}

@@ -294,7 +294,7 @@ loop:
 			n := from.Record(turn)
 			if n.Word() < win.Word(b.Nth) {
 				f.unrung = unrung
-				if w == nil || !r.listen(f, b, w) {
+				if w == nil || !r.listen(f, b, call, w) {
 					break loop
 				}
 				unrung = f.unrung
@@ -335,7 +335,7 @@ loop:
 			}
 			done, err = true, r.reduce(f, b, call)
 		case program.OpEnter:
-			if win.FirstBehind(p.Depth) >= 0 && (w == nil || !r.entered(f, w)) {
+			if win.FirstBehind(p.Depth) >= 0 && (w == nil || !r.entered(f, call, w)) {
 				break loop
 			}
 			continue
@@ -552,9 +552,9 @@ const aheadPauses = 8
 
 // entered waits, without sleeping, until the memory whose turn it is may be used, and reports
 // whether it may. The caller has found that it was not free.
-func (r *runner) entered(f *frame, w *waiter) bool {
+func (r *runner) entered(f *frame, call *Call, w *waiter) bool {
 	depth := f.prog.Depth
-	w.noteNow()
+	w.noteNow(call)
 	if depth == plan.WindowRecords {
 		park.Pause(aheadPauses)
 	}
@@ -562,9 +562,9 @@ func (r *runner) entered(f *frame, w *waiter) bool {
 }
 
 // listen waits, without sleeping, for a signal that had not come yet, and reports whether it came.
-func (r *runner) listen(f *frame, b *program.Instruction, w *waiter) bool {
+func (r *runner) listen(f *frame, b *program.Instruction, call *Call, w *waiter) bool {
 	win := &r.windows
-	if w.noteNow() && win.Heard(b.Peer, b.Nth) {
+	if w.noteNow(call) && win.Heard(b.Peer, b.Nth) {
 		return true
 	}
 	for f.prog.short && win.MaySpin(r.links.Rank, b.Peer) {

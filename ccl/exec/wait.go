@@ -32,17 +32,17 @@ type waiter struct {
 	// its end. Its number is taken before anything is published: the atomic addition would wait
 	// until the peers can see that.
 	note    uint64 // number of the record
-	unnoted *Call  // nil when the record is filled in
+	unnoted bool   // the record is not filled in
 	seq     uint64
 }
 
 // noteNow records the call, unless that has been done. It reports whether that took time.
-func (w *waiter) noteNow() bool {
-	if w.unnoted == nil {
+func (w *waiter) noteNow(call *Call) bool {
+	if !w.unnoted {
 		return false
 	}
-	w.comm.fill(w.note, w.unnoted, w.seq)
-	w.unnoted = nil
+	w.comm.fill(w.note, call, w.seq)
+	w.unnoted = false
 	return w.note != 0
 }
 
