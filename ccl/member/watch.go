@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What a rank does while it waits for the verdict: it looks who has come, who is there twice, and who
-// has died.
+// What a rank does while it waits for the verdict: it looks who has come, who is there twice, and
+// who has died.
 
 // watch waits for the verdict.
 func (m *Meeting) watch() Request {

@@ -103,6 +103,8 @@ func TestFindings(t *testing.T) {
 		{"index", "RATIONALE.md", "# Why\n\n* [Why?](#why)\n\n## Why?\n\n## How?\n", 7},
 		{"index", "RATIONALE.md", "# Why\n\n* [Why?](#why)\n* [How?](#how)\n\n## Why?\n\n## How?\n", 0},
 		{"stages", "tests/new/rank.py", "def test_x(): pass", 0},
+		{"length", "ccl/x.go", "package ccl\n" + strings.Repeat("\n", 600), 601},
+		{"length", "ccl/x_test.go", "package ccl\n" + strings.Repeat("\n", 600), 0},
 		{"width", "ccl/x.go", "package ccl\n\nvar x = 1" + strings.Repeat(" + 1", 28), 3},
 		{"width", "ccl/x.go", "package ccl\n\nvar x = \"" + strings.Repeat("x", 111) + "\"", 0},
 		{"width", "ccl/x.go", "package ccl\n\n// " + strings.Repeat("x", 98), 3},

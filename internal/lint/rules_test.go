@@ -67,6 +67,7 @@ var rules = []struct {
 	{"stages",
 		"a test that no stage of make test runs proves nothing: name its folder in the Makefile, in a stage of ci/budget.txt",
 		checkStages},
+	{"length", "a file is about one thing: one that needs a map has become two", checkLength},
 	{"width", "two files fit beside each other, and a comment beside its code", checkWidth},
 	{"glossary", "a word of the glossary leads to the code where it lives: this has been moved or renamed", checkGlossary},
 	{"index", "a reader looks for the question in the list at the top: one line for each heading, in order", checkIndex},
@@ -496,6 +497,21 @@ func checkGenerated(m *module) []finding {
 			all = append(all, finding{f.path, 1, "named like a generated file, but without the header"})
 		case header && !named:
 			all = append(all, finding{f.path, 1, "has the header of a generated file, but not its name"})
+		}
+	}
+	return all
+}
+
+// checkLength finds long files of the library. Those that are generated are tables.
+func checkLength(m *module) []finding {
+	const most = 600
+	var all []finding
+	for _, f := range m.texts {
+		if path.Ext(f.path) != ".go" || strings.HasSuffix(f.path, "_test.go") || generatedHeader.Match(f.text[:min(len(f.text), 1024)]) {
+			continue
+		}
+		if n := bytes.Count(f.text, []byte("\n")); n > most {
+			all = append(all, finding{f.path, most + 1, fmt.Sprintf("has %d lines, at most %d", n, most)})
 		}
 	}
 	return all
