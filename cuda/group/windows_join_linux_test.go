@@ -31,6 +31,9 @@ func TestJoinFails(t *testing.T) {
 			case call == "cuStreamCreateWithPriority" || call == "cuMemHostUnregister" || call == "cuMemRelease":
 				step = 1
 			}
+			if testing.Short() {
+				step *= 3
+			}
 			for nth := step; joinFails(t, call, nth); nth += step {
 			}
 		})
