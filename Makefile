@@ -9,10 +9,8 @@ GO_ENV := . ci/env.sh;
 PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 # Two files at a time: most of their time is that of one process that starts.
 TWO    := -n 2 --dist loadfile
-# The packages whose tests take longest begin first, so that none of them runs alone at the end.
-FIRST  := ./cuda/group ./ccl ./ccl/exec ./transport/rdma ./transport/tcp
 # Packages without a goroutine have no races. Of ccl/kernel, ccl/exec/p2p and ccl/verify some tests have goroutines.
-RACE   := $$(go list $(FIRST) ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
+RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/group/(emit|page|route|share)|cuda/kernel|cuda/kernel/gen)$$')
 
@@ -75,7 +73,7 @@ test-api: ## What the stable packages export beside the last tagged release: CHA
 
 .PHONY: test-go
 test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all); each benchmark once
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -p=3 -short -count=1 -shuffle=on -cover -timeout=540s $(FIRST) ./... \
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -p=3 -short -count=1 -shuffle=on -cover -timeout=540s ./... \
 		-args -test.bench=. -test.benchtime=1x # -bench itself would have one package at a time
 
 .PHONY: test-cgo
