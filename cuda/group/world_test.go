@@ -2,7 +2,6 @@ package group_test
 
 import (
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -432,11 +431,21 @@ func firstDifference(got, want []byte) string {
 	return "no difference"
 }
 
+// noise is what random takes its bytes from. Its length is prime, so that no two chunks are alike.
+var noise = func() []byte {
+	b := make([]byte, 1_048_573)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(b)
+	return b
+}()
+
+// random returns n bytes that depend on the seed. It copies them: under the race detector a loop
+// takes long.
 func random(seed uint64, n int) []byte {
-	source := rand.NewPCG(seed, 1)
-	b := make([]byte, n+7)
-	for i := 0; i < n; i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], source.Uint64())
+	b := make([]byte, n)
+	from := rand.NewPCG(seed, 1).Uint64() % uint64(len(noise))
+	for done := copy(b, noise[from:]); done < n; {
+		done += copy(b[done:], noise)
 	}
-	return b[:n]
+	return b
 }

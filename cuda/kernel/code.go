@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"embed"
 	"io"
+	"sync"
 
 	"github.com/goccl/goccl/ccl/fault"
 )
@@ -26,14 +27,33 @@ var tegra = map[int]bool{72: true, 87: true, 101: true}
 
 // Code returns the code of all kernels for devices of a compute capability, as cuModuleLoadData
 // takes it: machine code for the latest architecture of the same major version that is not newer,
-// or else PTX, which the driver compiles.
+// or else PTX, which the driver compiles. Callers share it, and do not change it.
 func Code(major, minor int) ([]byte, error) {
 	arch := 10*major + minor
 	if arch < portable.arch {
 		return nil, fault.New(fault.NotSupported, "the kernels need compute capability %d.%d or later, "+
 			"and the device has %d.%d", portable.arch/10, portable.arch%10, major, minor)
 	}
-	return chosen(arch).unpack()
+	return chosen(arch).code()
+}
+
+// unpacked is the code that was asked for, by file: each group of a process loads the same.
+var unpacked = struct {
+	sync.Mutex
+	code map[string][]byte
+}{code: map[string][]byte{}}
+
+func (i image) code() ([]byte, error) {
+	unpacked.Lock()
+	defer unpacked.Unlock()
+	if code, ok := unpacked.code[i.file]; ok {
+		return code, nil
+	}
+	code, err := i.unpack()
+	if err == nil {
+		unpacked.code[i.file] = code
+	}
+	return code, err
 }
 
 // chosen returns the image for devices of an architecture that is not too old.

@@ -1,13 +1,13 @@
 package mem
 
 import (
-	"bufio"
 	"bytes"
 	"math"
 	"os"
 	"path"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // available returns the number of bytes that the system could still give to this process without
@@ -68,10 +68,12 @@ func (c cgroup) left(dir string) int64 {
 
 // field finds a line "name value" in data and returns the value.
 func field(data []byte, name string) (int64, bool) {
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == name {
-			n, err := strconv.ParseInt(words[1], 10, 64)
-			return n, err == nil
+	for line := range bytes.Lines(data) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			if words := bytes.Fields(rest); len(words) > 0 && unicode.IsSpace(rune(rest[0])) {
+				n, err := strconv.ParseInt(string(words[0]), 10, 64)
+				return n, err == nil
+			}
 		}
 	}
 	return 0, false

@@ -41,9 +41,7 @@ func (e end) gather(channel int, seed uint64, fragments int, memory []byte) erro
 			clear(memory[:4*100032])
 		}
 		b := memory[at : at+n]
-		for k := range b {
-			b[k] = byte(k + i)
-		}
+		copy(b, counted(i, n))
 		if err := e.await(fmt.Sprint("no credit for fragment ", i), func() bool {
 			if n, ok := in.Gather(b, &m); ok {
 				return n > 0
