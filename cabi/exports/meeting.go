@@ -120,21 +120,18 @@ func proceed(meeting C.goccl_meeting, request *C.goccl_meeting_request, buf unsa
 
 //export goccl_go_meeting_join
 func goccl_go_meeting_join(meeting C.goccl_meeting, group C.goccl_group, slice C.int64_t, work *C.goccl_work,
-	record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
+	record *C.goccl_error) C.int {
 	m := meetings.get(uint64(meeting))
 	if m == nil {
 		return answer(stale("meeting", uint64(meeting)), record)
 	}
-	g, err := findGroup(group)
-	if err != nil {
-		return answer(err, record)
-	}
-	addresses, err := m.Addresses()
-	if err != nil {
-		return answer(err, record)
-	}
-	return inSlices(slice, work, record, func() error { return g.Join(addresses) })
+	return onGroup(group, record, func(g *pgbackend.Group) error {
+		addresses, err := m.Addresses()
+		if err != nil {
+			return err
+		}
+		return inSlices(slice, work, func() error { return g.Join(addresses) })
+	})
 }
 
 //export goccl_go_meeting_free

@@ -39,11 +39,6 @@ func watchSignal(number syscall.Signal) (io.Reader, error) {
 }
 
 //export goccl_go_group_record_to
-func goccl_go_group_record_to(group C.goccl_group, path *C.char, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
-	g, err := findGroup(group)
-	if err == nil {
-		err = g.RecordTo(C.GoString(path))
-	}
-	return answer(err, record)
+func goccl_go_group_record_to(group C.goccl_group, path *C.char, record *C.goccl_error) C.int {
+	return onGroup(group, record, func(g *pgbackend.Group) error { return g.RecordTo(C.GoString(path)) })
 }

@@ -42,8 +42,7 @@ func sparseOf(c *C.goccl_sparse) (t pgbackend.SparseTensor, err error) {
 
 //export goccl_go_group_sparse_all_reduce
 func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
-	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
+	work *C.goccl_work, seq *C.uint64_t, record *C.goccl_error) C.int {
 	switch {
 	case c == nil:
 		return answer(null("call"), record)
@@ -52,20 +51,17 @@ func goccl_go_group_sparse_all_reduce(group C.goccl_group, c *C.goccl_sparse,
 	case seq == nil:
 		return answer(null("seq"), record)
 	}
-	g, err := findGroup(group)
-	if err != nil {
-		return answer(err, record)
-	}
-	tensor, err := sparseOf(c)
-	if err != nil {
-		return answer(err, record)
-	}
-	s, err := g.StartSparse(tensor)
-	if err != nil {
-		return answer(err, record)
-	}
-	*work, *seq = putTask(s), C.uint64_t(s.Seq())
-	return C.GOCCL_OK
+	return onGroup(group, record, func(g *pgbackend.Group) error {
+		tensor, err := sparseOf(c)
+		if err != nil {
+			return err
+		}
+		s, err := g.StartSparse(tensor)
+		if err == nil {
+			*work, *seq = putTask(s), C.uint64_t(s.Seq())
+		}
+		return err
+	})
 }
 
 //export goccl_go_work_sparse

@@ -39,20 +39,20 @@ func findTask(work C.goccl_work) task {
 
 // inSlices makes a call that may take long: on this thread, if slice is 0, and otherwise as a task,
 // whose handle the caller gets if it has not ended within the slice.
-func inSlices(slice C.int64_t, work *C.goccl_work, record *C.goccl_error, call func() error) C.int {
+func inSlices(slice C.int64_t, work *C.goccl_work, call func() error) error {
 	if work == nil && slice > 0 {
-		return answer(null("work"), record)
+		return null("work")
 	}
 	if work != nil {
 		*work = 0
 	}
 	if slice <= 0 {
-		return answer(call(), record)
+		return call()
 	}
 	t := pgbackend.NewTask(call)
 	done, err := t.WaitSlice(time.Duration(slice))
 	if !done {
 		*work = putTask(t)
 	}
-	return answer(err, record)
+	return err
 }

@@ -13,29 +13,22 @@ import (
 
 //export goccl_go_group_describe
 func goccl_go_group_describe(group C.goccl_group, description *C.char,
-	ranks *C.uint64_t, n C.size_t, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
+	ranks *C.uint64_t, n C.size_t, record *C.goccl_error) C.int {
 	if ranks == nil && n > 0 {
 		return answer(null("ranks"), record)
 	}
-	g, err := findGroup(group)
-	if err == nil && n > ccl.MaxRanks {
-		err = fault.New(fault.Invalid, "%d global ranks", uint64(n))
-	}
-	if err == nil {
+	return onGroup(group, record, func(g *pgbackend.Group) error {
+		if n > ccl.MaxRanks {
+			return fault.New(fault.Invalid, "%d global ranks", uint64(n))
+		}
 		g.Describe(C.GoString(description), unsafe.Slice((*uint64)(unsafe.Pointer(ranks)), int(n)))
-	}
-	return answer(err, record)
+		return nil
+	})
 }
 
 //export goccl_go_group_batch
-func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl_error) (code C.int) {
-	defer caught(&code, record)
-	g, err := findGroup(group)
-	if err == nil {
-		err = g.EndBatch(uint32(batch))
-	}
-	return answer(err, record)
+func goccl_go_group_batch(group C.goccl_group, batch C.uint32_t, record *C.goccl_error) C.int {
+	return onGroup(group, record, func(g *pgbackend.Group) error { return g.EndBatch(uint32(batch)) })
 }
 
 //export goccl_go_trace

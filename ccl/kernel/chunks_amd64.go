@@ -8,15 +8,23 @@ import "unsafe"
 // inside it, and everything that stops the world waits.
 const chunkBytes = 256 << 10
 
-// inChunks calls f for at most chunkBytes at a time.
-func inChunks(f Func, size int, dst, a, b unsafe.Pointer, n int) {
-	for n > chunkBytes/size {
-		preemptible(f, dst, a, b, chunkBytes/size)
-		dst, a, b = unsafe.Add(dst, chunkBytes), unsafe.Add(a, chunkBytes), unsafe.Add(b, chunkBytes)
-		n -= chunkBytes / size
-	}
-	if n > 0 {
-		f(dst, a, b, n)
+// inVectors returns the kernel that gives f at most chunkBytes at a time, and a number of elements
+// that is divisible by multiple. The loop in Go does the rest; there is none if multiple is 1.
+func inVectors(f, rest Func, size, multiple int) Func {
+	most := chunkBytes / size
+	return func(dst, a, b unsafe.Pointer, n int) {
+		left := n & (multiple - 1)
+		for n -= left; n > most; n -= most {
+			preemptible(f, dst, a, b, most)
+			dst, a, b = unsafe.Add(dst, chunkBytes), unsafe.Add(a, chunkBytes), unsafe.Add(b, chunkBytes)
+		}
+		if n > 0 {
+			f(dst, a, b, n)
+		}
+		if left > 0 {
+			at := n * size
+			rest(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), left)
+		}
 	}
 }
 
@@ -26,28 +34,24 @@ func inChunks(f Func, size int, dst, a, b unsafe.Pointer, n int) {
 //go:noinline
 func preemptible(f Func, dst, a, b unsafe.Pointer, n int) { f(dst, a, b, n) }
 
-// inVectors gives f a number of elements that is divisible by multiple, and the rest to the loop in
-// Go.
-func inVectors(f, rest Func, size, multiple int, dst, a, b unsafe.Pointer, n int) {
-	whole := n &^ (multiple - 1)
-	inChunks(f, size, dst, a, b, whole)
-	if n > whole {
-		at := whole * size
-		rest(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-whole)
-	}
-}
-
-func scaleInChunks(f ScaleFunc, size int, dst, src unsafe.Pointer, n int, factor float64) {
-	if factor != factor {
-		factor = defaultNaN
-	}
-	for n > chunkBytes/size {
-		preemptibleScale(f, dst, src, chunkBytes/size, factor)
-		dst, src = unsafe.Add(dst, chunkBytes), unsafe.Add(src, chunkBytes)
-		n -= chunkBytes / size
-	}
-	if n > 0 {
-		f(dst, src, n, factor)
+func scaleInVectors(f, rest ScaleFunc, size, multiple int) ScaleFunc {
+	most := chunkBytes / size
+	return func(dst, src unsafe.Pointer, n int, factor float64) {
+		if factor != factor {
+			factor = defaultNaN
+		}
+		left := n & (multiple - 1)
+		for n -= left; n > most; n -= most {
+			preemptibleScale(f, dst, src, most, factor)
+			dst, src = unsafe.Add(dst, chunkBytes), unsafe.Add(src, chunkBytes)
+		}
+		if n > 0 {
+			f(dst, src, n, factor)
+		}
+		if left > 0 {
+			at := n * size
+			rest(unsafe.Add(dst, at), unsafe.Add(src, at), left, factor)
+		}
 	}
 }
 
@@ -56,41 +60,30 @@ func preemptibleScale(f ScaleFunc, dst, src unsafe.Pointer, n int, factor float6
 	f(dst, src, n, factor)
 }
 
-func scaleInVectors(f, rest ScaleFunc, size, multiple int, dst, src unsafe.Pointer, n int, factor float64) {
-	whole := n &^ (multiple - 1)
-	scaleInChunks(f, size, dst, src, whole, factor)
-	if n > whole {
-		at := whole * size
-		rest(unsafe.Add(dst, at), unsafe.Add(src, at), n-whole, factor)
-	}
-}
-
-func sumScaleInChunks(f SumScaleFunc, size int, dst, a, b unsafe.Pointer, n int, factor float64) {
-	if factor != factor {
-		factor = defaultNaN
-	}
-	for n > chunkBytes/size {
-		preemptibleSumScale(f, dst, a, b, chunkBytes/size, factor)
-		dst, a, b = unsafe.Add(dst, chunkBytes), unsafe.Add(a, chunkBytes), unsafe.Add(b, chunkBytes)
-		n -= chunkBytes / size
-	}
-	if n > 0 {
-		f(dst, a, b, n, factor)
+func sumScaleInVectors(f, rest SumScaleFunc, size, multiple int) SumScaleFunc {
+	most := chunkBytes / size
+	return func(dst, a, b unsafe.Pointer, n int, factor float64) {
+		if factor != factor {
+			factor = defaultNaN
+		}
+		left := n & (multiple - 1)
+		for n -= left; n > most; n -= most {
+			preemptibleSumScale(f, dst, a, b, most, factor)
+			dst, a, b = unsafe.Add(dst, chunkBytes), unsafe.Add(a, chunkBytes), unsafe.Add(b, chunkBytes)
+		}
+		if n > 0 {
+			f(dst, a, b, n, factor)
+		}
+		if left > 0 {
+			at := n * size
+			rest(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), left, factor)
+		}
 	}
 }
 
 //go:noinline
 func preemptibleSumScale(f SumScaleFunc, dst, a, b unsafe.Pointer, n int, factor float64) {
 	f(dst, a, b, n, factor)
-}
-
-func sumScaleInVectors(f, rest SumScaleFunc, size, multiple int, dst, a, b unsafe.Pointer, n int, factor float64) {
-	whole := n &^ (multiple - 1)
-	sumScaleInChunks(f, size, dst, a, b, whole, factor)
-	if n > whole {
-		at := whole * size
-		rest(unsafe.Add(dst, at), unsafe.Add(a, at), unsafe.Add(b, at), n-whole, factor)
-	}
 }
 
 const (

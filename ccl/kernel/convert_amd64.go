@@ -8,40 +8,29 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
+// vectorConversions are the blocks that convert to F32, and those that convert from it.
+var vectorConversions = [isaCount][typeCount]struct{ widen, narrow ConvertFunc }{
+	avx2: {
+		dtype.F16:  {widenF16AVX2Block, narrowF16AVX2Block},
+		dtype.BF16: {widenBF16AVX2Block, narrowBF16AVX2Block},
+	},
+	avx512: {
+		dtype.F16:  {widenF16AVX512Block, narrowF16AVX512Block},
+		dtype.BF16: {widenBF16AVX512Block, narrowBF16AVX512Block},
+	},
+}
+
 func vectorConversion(dst, src dtype.Type, with isa) ConvertFunc {
-	short, widens := src, dst == dtype.F32
-	switch {
-	case !widens && src != dtype.F32:
-		return nil
-	case !widens:
-		short = dst
+	table, lanes := &vectorConversions[with.whole()], 16
+	if with.whole() == avx2 {
+		lanes = 8
 	}
 	var block ConvertFunc
-	lanes := 16
-	switch with.whole() {
-	case avx2:
-		lanes = 8
-		switch {
-		case short == dtype.F16 && widens:
-			block = widenF16AVX2Block
-		case short == dtype.F16:
-			block = narrowF16AVX2Block
-		case short == dtype.BF16 && widens:
-			block = widenBF16AVX2Block
-		case short == dtype.BF16:
-			block = narrowBF16AVX2Block
-		}
-	case avx512:
-		switch {
-		case short == dtype.F16 && widens:
-			block = widenF16AVX512Block
-		case short == dtype.F16:
-			block = narrowF16AVX512Block
-		case short == dtype.BF16 && widens:
-			block = widenBF16AVX512Block
-		case short == dtype.BF16:
-			block = narrowBF16AVX512Block
-		}
+	switch dtype.F32 {
+	case dst:
+		block = table[src].widen
+	case src:
+		block = table[dst].narrow
 	}
 	if block == nil {
 		return nil

@@ -22,7 +22,8 @@ var interleavedWords = func() (order [32]uint16) {
 
 // fastFolder returns the folder that adds BF16 by the hardware's conversions.
 func fastFolder() *folder {
-	f := &folder{pair: sumFastBF16AVX512, size: dtype.BF16.Size(), folds: folds{multiple: 1}}
+	size := dtype.BF16.Size()
+	f := &folder{pair: inVectors(sumFastBF16AVX512Block, nil, size, 1), size: size, folds: folds{multiple: 1}}
 	f.blocks[3], f.blocks[4], f.blocks[8] = sum3FastBF16AVX512Block, sum4FastBF16AVX512Block, sum8FastBF16AVX512Block
 	return f
 }

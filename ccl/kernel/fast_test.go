@@ -31,7 +31,7 @@ func TestFastIsForSumsOfBF16WithTheHardware(t *testing.T) {
 			f := Fast(ty, op)
 			require.Equal(t, has, f != nil, "%v of %v", op, ty)
 			if has {
-				require.NotEqual(t, codeOf(For(ty, op)), codeOf(f.Pair))
+				require.NotEqual(t, kernelOf(For(ty, op)), kernelOf(f.Pair))
 			}
 		}
 	}

@@ -129,31 +129,24 @@ func prodF8E5M2(dst, a, b unsafe.Pointer, n int) {
 const tableLeast = 1024 // elements that are worth a table
 
 func scaleF8E4M3(dst, src unsafe.Pointer, n int, factor float64) {
-	d, x := unsafe.Slice((*uint8)(dst), n), unsafe.Slice((*uint8)(src), n)
-	if n < tableLeast {
-		for i := range d {
-			d[i] = scaledF8E4M3(x[i], factor)
-		}
-		return
-	}
-	var table [256]uint8
-	for u := range table {
-		table[u] = scaledF8E4M3(uint8(u), factor)
-	}
-	translate(d, x, &table)
+	scaleQuarters(scaledF8E4M3, dst, src, n, factor)
 }
 
 func scaleF8E5M2(dst, src unsafe.Pointer, n int, factor float64) {
+	scaleQuarters(scaledF8E5M2, dst, src, n, factor)
+}
+
+func scaleQuarters(scaled func(x uint8, factor float64) uint8, dst, src unsafe.Pointer, n int, factor float64) {
 	d, x := unsafe.Slice((*uint8)(dst), n), unsafe.Slice((*uint8)(src), n)
 	if n < tableLeast {
 		for i := range d {
-			d[i] = scaledF8E5M2(x[i], factor)
+			d[i] = scaled(x[i], factor)
 		}
 		return
 	}
 	var table [256]uint8
 	for u := range table {
-		table[u] = scaledF8E5M2(uint8(u), factor)
+		table[u] = scaled(uint8(u), factor)
 	}
 	translate(d, x, &table)
 }

@@ -32,9 +32,10 @@ func TestF16IsByTheKernelsOfAVX512FP16(t *testing.T) {
 	if !slices.Contains(machineISAs, avx512fp16) {
 		t.Skip("this processor has no AVX512-FP16")
 	}
-	require.Equal(t, codeOf(sumF16AVX512FP16), codeOf(For(dtype.F16, dtype.Sum)))
-	require.Equal(t, codeOf(sumF16AVX512FP16), codeOf(For(dtype.F16, dtype.Avg)))
-	require.Equal(t, codeOf(prodF16AVX512FP16), codeOf(For(dtype.F16, dtype.Prod)))
+	own, other := &vectorReductions[avx512fp16][dtype.F16], &vectorReductions[avx512]
+	require.Equal(t, kernelOf(own[dtype.Sum]), kernelOf(For(dtype.F16, dtype.Sum)))
+	require.Equal(t, kernelOf(own[dtype.Sum]), kernelOf(For(dtype.F16, dtype.Avg)))
+	require.Equal(t, kernelOf(own[dtype.Prod]), kernelOf(For(dtype.F16, dtype.Prod)))
 	f := newFolder(dtype.F16, dtype.Sum, bestISA)
 	for sources, block := range map[int]foldBlock{
 		3: sum3F16AVX512FP16Block, 4: sum4F16AVX512FP16Block, 8: sum8F16AVX512FP16Block,
@@ -42,9 +43,9 @@ func TestF16IsByTheKernelsOfAVX512FP16(t *testing.T) {
 		require.Equal(t, codeOf(block), codeOf(f.blocks[sources]), "%d sources", sources)
 	}
 	// The other kernels are those of AVX-512.
-	require.Equal(t, codeOf(minF16AVX512), codeOf(For(dtype.F16, dtype.Min)))
-	require.Equal(t, codeOf(scaleF16AVX512), codeOf(Scale(dtype.F16)))
-	require.Equal(t, codeOf(sumF32AVX512), codeOf(For(dtype.F32, dtype.Sum)))
+	require.Equal(t, kernelOf(other[dtype.F16][dtype.Min]), kernelOf(For(dtype.F16, dtype.Min)))
+	require.Equal(t, kernelOf(vectorScalings[avx512][dtype.F16]), kernelOf(Scale(dtype.F16)))
+	require.Equal(t, kernelOf(other[dtype.F32][dtype.Sum]), kernelOf(For(dtype.F32, dtype.Sum)))
 }
 
 // The tests of this package run once more with both instructions emulated, as on a processor that

@@ -96,6 +96,11 @@ func reduction(t dtype.Type, op dtype.Op) Func {
 	if parts == 1 {
 		return f
 	}
+	return inParts(f, parts)
+}
+
+// inParts returns the kernel of elements of so many parts each, to which f applies.
+func inParts(f Func, parts int) Func {
 	return func(dst, a, b unsafe.Pointer, n int) { f(dst, a, b, n*parts) }
 }
 

@@ -100,16 +100,16 @@ func TestChunksAreBounded(t *testing.T) {
 			require.Equal(t, next*size, int(uintptr(p)-uintptr(base)))
 			next += count
 		}
-		inChunks(func(dst, a, b unsafe.Pointer, count int) {
+		inVectors(func(dst, a, b unsafe.Pointer, count int) {
 			require.True(t, dst == a && a == b)
 			step(dst, count)
-		}, size, base, base, base, n)
+		}, nil, size, 1)(base, base, base, n)
 		require.Equal(t, n, next)
 		next = 0
-		scaleInChunks(func(dst, src unsafe.Pointer, count int, _ float64) {
+		scaleInVectors(func(dst, src unsafe.Pointer, count int, _ float64) {
 			require.True(t, dst == src)
 			step(dst, count)
-		}, size, base, base, n, 1)
+		}, nil, size, 1)(base, base, n, 1)
 		require.Equal(t, n, next)
 	}
 }

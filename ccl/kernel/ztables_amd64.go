@@ -4,820 +4,252 @@
 
 package kernel
 
-import (
-	"unsafe"
-
-	"github.com/goccl/goccl/ccl/dtype"
-)
-
-func sumF32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumF32AVX2Block, sumFloats[float32], 4, 8, dst, a, b, n)
-}
-
-func prodF32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodF32AVX2Block, prodFloats[float32], 4, 8, dst, a, b, n)
-}
-
-func minF32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minF32AVX2Block, minF32, 4, 8, dst, a, b, n)
-}
-
-func maxF32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxF32AVX2Block, maxF32, 4, 8, dst, a, b, n)
-}
-
-func sumF64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumF64AVX2Block, sumFloats[float64], 8, 4, dst, a, b, n)
-}
-
-func prodF64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodF64AVX2Block, prodFloats[float64], 8, 4, dst, a, b, n)
-}
-
-func minF64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minF64AVX2Block, minF64, 8, 4, dst, a, b, n)
-}
-
-func maxF64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxF64AVX2Block, maxF64, 8, 4, dst, a, b, n)
-}
-
-func sumF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumF16AVX2Block, sumF16, 2, 8, dst, a, b, n)
-}
-
-func prodF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodF16AVX2Block, prodF16, 2, 8, dst, a, b, n)
-}
-
-func minF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minF16AVX2Block, minF16, 2, 16, dst, a, b, n)
-}
-
-func maxF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxF16AVX2Block, maxF16, 2, 16, dst, a, b, n)
-}
-
-func sumBF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumBF16AVX2Block, sumBF16, 2, 16, dst, a, b, n)
-}
-
-func prodBF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodBF16AVX2Block, prodBF16, 2, 16, dst, a, b, n)
-}
-
-func minBF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minBF16AVX2Block, minBF16, 2, 16, dst, a, b, n)
-}
-
-func maxBF16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxBF16AVX2Block, maxBF16, 2, 16, dst, a, b, n)
-}
-
-func sumF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumF8E4M3AVX2Block, sumF8E4M3, 1, 32, dst, a, b, n)
-}
-
-func prodF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodF8E4M3AVX2Block, prodF8E4M3, 1, 32, dst, a, b, n)
-}
-
-func minF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minF8E4M3AVX2Block, minF8E4M3, 1, 32, dst, a, b, n)
-}
-
-func maxF8E4M3AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxF8E4M3AVX2Block, maxF8E4M3, 1, 32, dst, a, b, n)
-}
-
-func sumF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumF8E5M2AVX2Block, sumF8E5M2, 1, 32, dst, a, b, n)
-}
-
-func prodF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodF8E5M2AVX2Block, prodF8E5M2, 1, 32, dst, a, b, n)
-}
-
-func minF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minF8E5M2AVX2Block, minF8E5M2, 1, 32, dst, a, b, n)
-}
-
-func maxF8E5M2AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxF8E5M2AVX2Block, maxF8E5M2, 1, 32, dst, a, b, n)
-}
-
-func sumI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumI8AVX2Block, sumIntegers[int8], 1, 32, dst, a, b, n)
-}
-
-func prodI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodI8AVX2Block, prodIntegers[int8], 1, 32, dst, a, b, n)
-}
-
-func minI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minI8AVX2Block, minIntegers[int8], 1, 32, dst, a, b, n)
-}
-
-func maxI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxI8AVX2Block, maxIntegers[int8], 1, 32, dst, a, b, n)
-}
-
-func minU8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minU8AVX2Block, minIntegers[uint8], 1, 32, dst, a, b, n)
-}
-
-func maxU8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxU8AVX2Block, maxIntegers[uint8], 1, 32, dst, a, b, n)
-}
-
-func sumI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumI16AVX2Block, sumIntegers[int16], 2, 16, dst, a, b, n)
-}
-
-func prodI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodI16AVX2Block, prodIntegers[int16], 2, 16, dst, a, b, n)
-}
-
-func minI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minI16AVX2Block, minIntegers[int16], 2, 16, dst, a, b, n)
-}
-
-func maxI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxI16AVX2Block, maxIntegers[int16], 2, 16, dst, a, b, n)
-}
-
-func minU16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minU16AVX2Block, minIntegers[uint16], 2, 16, dst, a, b, n)
-}
-
-func maxU16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxU16AVX2Block, maxIntegers[uint16], 2, 16, dst, a, b, n)
-}
-
-func sumI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumI32AVX2Block, sumIntegers[int32], 4, 8, dst, a, b, n)
-}
-
-func prodI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodI32AVX2Block, prodIntegers[int32], 4, 8, dst, a, b, n)
-}
-
-func minI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minI32AVX2Block, minIntegers[int32], 4, 8, dst, a, b, n)
-}
-
-func maxI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxI32AVX2Block, maxIntegers[int32], 4, 8, dst, a, b, n)
-}
-
-func minU32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minU32AVX2Block, minIntegers[uint32], 4, 8, dst, a, b, n)
-}
-
-func maxU32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxU32AVX2Block, maxIntegers[uint32], 4, 8, dst, a, b, n)
-}
-
-func sumI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(sumI64AVX2Block, sumIntegers[int64], 8, 4, dst, a, b, n)
-}
-
-func prodI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(prodI64AVX2Block, prodIntegers[int64], 8, 4, dst, a, b, n)
-}
-
-func minI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minI64AVX2Block, minIntegers[int64], 8, 4, dst, a, b, n)
-}
-
-func maxI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxI64AVX2Block, maxIntegers[int64], 8, 4, dst, a, b, n)
-}
-
-func minU64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(minU64AVX2Block, minIntegers[uint64], 8, 4, dst, a, b, n)
-}
-
-func maxU64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(maxU64AVX2Block, maxIntegers[uint64], 8, 4, dst, a, b, n)
-}
-
-func andI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(andBytesAVX2Block, andBytes, 1, 32, dst, a, b, n)
-}
-
-func andI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(andBytesAVX2Block, andBytes, 1, 32, dst, a, b, n*2)
-}
-
-func andI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(andBytesAVX2Block, andBytes, 1, 32, dst, a, b, n*4)
-}
-
-func andI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(andBytesAVX2Block, andBytes, 1, 32, dst, a, b, n*8)
-}
-
-func orI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(orBytesAVX2Block, orBytes, 1, 32, dst, a, b, n)
-}
-
-func orI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(orBytesAVX2Block, orBytes, 1, 32, dst, a, b, n*2)
-}
-
-func orI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(orBytesAVX2Block, orBytes, 1, 32, dst, a, b, n*4)
-}
-
-func orI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(orBytesAVX2Block, orBytes, 1, 32, dst, a, b, n*8)
-}
-
-func xorI8AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(xorBytesAVX2Block, xorBytes, 1, 32, dst, a, b, n)
-}
-
-func xorI16AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(xorBytesAVX2Block, xorBytes, 1, 32, dst, a, b, n*2)
-}
-
-func xorI32AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(xorBytesAVX2Block, xorBytes, 1, 32, dst, a, b, n*4)
-}
-
-func xorI64AVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(xorBytesAVX2Block, xorBytes, 1, 32, dst, a, b, n*8)
-}
-
-func orBoolAVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(orBoolAVX2Block, orBools, 1, 32, dst, a, b, n)
-}
-
-func andBoolAVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(andBoolAVX2Block, andBools, 1, 32, dst, a, b, n)
-}
-
-func xorBoolAVX2(dst, a, b unsafe.Pointer, n int) {
-	inVectors(xorBoolAVX2Block, xorBools, 1, 32, dst, a, b, n)
-}
-
-func scaleF32AVX2(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInVectors(scaleF32AVX2Block, scaleFloats[float32], 4, 4, dst, src, n, factor)
-}
-
-func scaleF64AVX2(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInVectors(scaleF64AVX2Block, scaleFloats[float64], 8, 4, dst, src, n, factor)
-}
-
-func scaleF16AVX2(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInVectors(scaleF16AVX2Block, scaleF16, 2, 8, dst, src, n, factor)
-}
-
-func scaleBF16AVX2(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInVectors(scaleBF16AVX2Block, scaleBF16, 2, 16, dst, src, n, factor)
-}
-
-func sumScaleF32AVX2(dst, a, b unsafe.Pointer, n int, factor float64) {
-	sumScaleInVectors(sumScaleF32AVX2Block, sumScaleF32, 4, 4, dst, a, b, n, factor)
-}
-
-func sumScaleF64AVX2(dst, a, b unsafe.Pointer, n int, factor float64) {
-	sumScaleInVectors(sumScaleF64AVX2Block, sumScaleF64, 8, 4, dst, a, b, n, factor)
-}
-
-func sumF32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF32AVX512Block, 4, dst, a, b, n)
-}
-
-func prodF32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF32AVX512Block, 4, dst, a, b, n)
-}
-
-func minF32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minF32AVX512Block, 4, dst, a, b, n)
-}
-
-func maxF32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxF32AVX512Block, 4, dst, a, b, n)
-}
-
-func sumF64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF64AVX512Block, 8, dst, a, b, n)
-}
-
-func prodF64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF64AVX512Block, 8, dst, a, b, n)
-}
-
-func minF64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minF64AVX512Block, 8, dst, a, b, n)
-}
-
-func maxF64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxF64AVX512Block, 8, dst, a, b, n)
-}
-
-func sumF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF16AVX512Block, 2, dst, a, b, n)
-}
-
-func prodF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF16AVX512Block, 2, dst, a, b, n)
-}
-
-func minF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minF16AVX512Block, 2, dst, a, b, n)
-}
-
-func maxF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxF16AVX512Block, 2, dst, a, b, n)
-}
-
-func sumBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func prodBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func minBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func maxBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func sumF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF8E4M3AVX512Block, 1, dst, a, b, n)
-}
-
-func prodF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF8E4M3AVX512Block, 1, dst, a, b, n)
-}
-
-func minF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minF8E4M3AVX512Block, 1, dst, a, b, n)
-}
-
-func maxF8E4M3AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxF8E4M3AVX512Block, 1, dst, a, b, n)
-}
-
-func sumF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF8E5M2AVX512Block, 1, dst, a, b, n)
-}
-
-func prodF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF8E5M2AVX512Block, 1, dst, a, b, n)
-}
-
-func minF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minF8E5M2AVX512Block, 1, dst, a, b, n)
-}
-
-func maxF8E5M2AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxF8E5M2AVX512Block, 1, dst, a, b, n)
-}
-
-func sumI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumI8AVX512Block, 1, dst, a, b, n)
-}
-
-func prodI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodI8AVX512Block, 1, dst, a, b, n)
-}
-
-func minI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minI8AVX512Block, 1, dst, a, b, n)
-}
-
-func maxI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxI8AVX512Block, 1, dst, a, b, n)
-}
-
-func minU8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minU8AVX512Block, 1, dst, a, b, n)
-}
-
-func maxU8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxU8AVX512Block, 1, dst, a, b, n)
-}
-
-func sumI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumI16AVX512Block, 2, dst, a, b, n)
-}
-
-func prodI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodI16AVX512Block, 2, dst, a, b, n)
-}
-
-func minI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minI16AVX512Block, 2, dst, a, b, n)
-}
-
-func maxI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxI16AVX512Block, 2, dst, a, b, n)
-}
-
-func minU16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minU16AVX512Block, 2, dst, a, b, n)
-}
-
-func maxU16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxU16AVX512Block, 2, dst, a, b, n)
-}
-
-func sumI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumI32AVX512Block, 4, dst, a, b, n)
-}
-
-func prodI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodI32AVX512Block, 4, dst, a, b, n)
-}
-
-func minI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minI32AVX512Block, 4, dst, a, b, n)
-}
-
-func maxI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxI32AVX512Block, 4, dst, a, b, n)
-}
-
-func minU32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minU32AVX512Block, 4, dst, a, b, n)
-}
-
-func maxU32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxU32AVX512Block, 4, dst, a, b, n)
-}
-
-func sumI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumI64AVX512Block, 8, dst, a, b, n)
-}
-
-func prodI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodI64AVX512Block, 8, dst, a, b, n)
-}
-
-func minI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minI64AVX512Block, 8, dst, a, b, n)
-}
-
-func maxI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxI64AVX512Block, 8, dst, a, b, n)
-}
-
-func minU64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(minU64AVX512Block, 8, dst, a, b, n)
-}
-
-func maxU64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(maxU64AVX512Block, 8, dst, a, b, n)
-}
-
-func andI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(andBytesAVX512Block, 1, dst, a, b, n)
-}
-
-func andI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(andBytesAVX512Block, 1, dst, a, b, n*2)
-}
-
-func andI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(andBytesAVX512Block, 1, dst, a, b, n*4)
-}
-
-func andI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(andBytesAVX512Block, 1, dst, a, b, n*8)
-}
-
-func orI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(orBytesAVX512Block, 1, dst, a, b, n)
-}
-
-func orI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(orBytesAVX512Block, 1, dst, a, b, n*2)
-}
-
-func orI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(orBytesAVX512Block, 1, dst, a, b, n*4)
-}
-
-func orI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(orBytesAVX512Block, 1, dst, a, b, n*8)
-}
-
-func xorI8AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(xorBytesAVX512Block, 1, dst, a, b, n)
-}
-
-func xorI16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(xorBytesAVX512Block, 1, dst, a, b, n*2)
-}
-
-func xorI32AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(xorBytesAVX512Block, 1, dst, a, b, n*4)
-}
-
-func xorI64AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(xorBytesAVX512Block, 1, dst, a, b, n*8)
-}
-
-func orBoolAVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(orBoolAVX512Block, 1, dst, a, b, n)
-}
-
-func andBoolAVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(andBoolAVX512Block, 1, dst, a, b, n)
-}
-
-func xorBoolAVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(xorBoolAVX512Block, 1, dst, a, b, n)
-}
-
-func scaleF32AVX512(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInChunks(scaleF32AVX512Block, 4, dst, src, n, factor)
-}
-
-func scaleF64AVX512(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInChunks(scaleF64AVX512Block, 8, dst, src, n, factor)
-}
-
-func scaleF16AVX512(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInChunks(scaleF16AVX512Block, 2, dst, src, n, factor)
-}
-
-func scaleBF16AVX512(dst, src unsafe.Pointer, n int, factor float64) {
-	scaleInChunks(scaleBF16AVX512Block, 2, dst, src, n, factor)
-}
-
-func sumScaleF32AVX512(dst, a, b unsafe.Pointer, n int, factor float64) {
-	sumScaleInChunks(sumScaleF32AVX512Block, 4, dst, a, b, n, factor)
-}
-
-func sumScaleF64AVX512(dst, a, b unsafe.Pointer, n int, factor float64) {
-	sumScaleInChunks(sumScaleF64AVX512Block, 8, dst, a, b, n, factor)
-}
-
-func sumFastBF16AVX512(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumFastBF16AVX512Block, 2, dst, a, b, n)
-}
-
-func sumF16AVX512FP16(dst, a, b unsafe.Pointer, n int) {
-	inChunks(sumF16AVX512FP16Block, 2, dst, a, b, n)
-}
-
-func prodF16AVX512FP16(dst, a, b unsafe.Pointer, n int) {
-	inChunks(prodF16AVX512FP16Block, 2, dst, a, b, n)
-}
+import "github.com/goccl/goccl/ccl/dtype"
 
 // vectorReductions are the kernels of pairs.
 var vectorReductions = [isaCount][typeCount][opCount]Func{
 	avx2: {
 		dtype.F32: {
-			dtype.Sum:  sumF32AVX2,
-			dtype.Prod: prodF32AVX2,
-			dtype.Min:  minF32AVX2,
-			dtype.Max:  maxF32AVX2,
+			dtype.Sum:  inVectors(sumF32AVX2Block, sumFloats[float32], 4, 8),
+			dtype.Prod: inVectors(prodF32AVX2Block, prodFloats[float32], 4, 8),
+			dtype.Min:  inVectors(minF32AVX2Block, minF32, 4, 8),
+			dtype.Max:  inVectors(maxF32AVX2Block, maxF32, 4, 8),
 		},
 		dtype.F64: {
-			dtype.Sum:  sumF64AVX2,
-			dtype.Prod: prodF64AVX2,
-			dtype.Min:  minF64AVX2,
-			dtype.Max:  maxF64AVX2,
+			dtype.Sum:  inVectors(sumF64AVX2Block, sumFloats[float64], 8, 4),
+			dtype.Prod: inVectors(prodF64AVX2Block, prodFloats[float64], 8, 4),
+			dtype.Min:  inVectors(minF64AVX2Block, minF64, 8, 4),
+			dtype.Max:  inVectors(maxF64AVX2Block, maxF64, 8, 4),
 		},
 		dtype.F16: {
-			dtype.Sum:  sumF16AVX2,
-			dtype.Prod: prodF16AVX2,
-			dtype.Min:  minF16AVX2,
-			dtype.Max:  maxF16AVX2,
+			dtype.Sum:  inVectors(sumF16AVX2Block, sumF16, 2, 8),
+			dtype.Prod: inVectors(prodF16AVX2Block, prodF16, 2, 8),
+			dtype.Min:  inVectors(minF16AVX2Block, minF16, 2, 16),
+			dtype.Max:  inVectors(maxF16AVX2Block, maxF16, 2, 16),
 		},
 		dtype.BF16: {
-			dtype.Sum:  sumBF16AVX2,
-			dtype.Prod: prodBF16AVX2,
-			dtype.Min:  minBF16AVX2,
-			dtype.Max:  maxBF16AVX2,
+			dtype.Sum:  inVectors(sumBF16AVX2Block, sumBF16, 2, 16),
+			dtype.Prod: inVectors(prodBF16AVX2Block, prodBF16, 2, 16),
+			dtype.Min:  inVectors(minBF16AVX2Block, minBF16, 2, 16),
+			dtype.Max:  inVectors(maxBF16AVX2Block, maxBF16, 2, 16),
 		},
 		dtype.F8E4M3: {
-			dtype.Sum:  sumF8E4M3AVX2,
-			dtype.Prod: prodF8E4M3AVX2,
-			dtype.Min:  minF8E4M3AVX2,
-			dtype.Max:  maxF8E4M3AVX2,
+			dtype.Sum:  inVectors(sumF8E4M3AVX2Block, sumF8E4M3, 1, 32),
+			dtype.Prod: inVectors(prodF8E4M3AVX2Block, prodF8E4M3, 1, 32),
+			dtype.Min:  inVectors(minF8E4M3AVX2Block, minF8E4M3, 1, 32),
+			dtype.Max:  inVectors(maxF8E4M3AVX2Block, maxF8E4M3, 1, 32),
 		},
 		dtype.F8E5M2: {
-			dtype.Sum:  sumF8E5M2AVX2,
-			dtype.Prod: prodF8E5M2AVX2,
-			dtype.Min:  minF8E5M2AVX2,
-			dtype.Max:  maxF8E5M2AVX2,
+			dtype.Sum:  inVectors(sumF8E5M2AVX2Block, sumF8E5M2, 1, 32),
+			dtype.Prod: inVectors(prodF8E5M2AVX2Block, prodF8E5M2, 1, 32),
+			dtype.Min:  inVectors(minF8E5M2AVX2Block, minF8E5M2, 1, 32),
+			dtype.Max:  inVectors(maxF8E5M2AVX2Block, maxF8E5M2, 1, 32),
 		},
 		dtype.I8: {
-			dtype.Sum:  sumI8AVX2,
-			dtype.Prod: prodI8AVX2,
-			dtype.Min:  minI8AVX2,
-			dtype.Max:  maxI8AVX2,
-			dtype.BAnd: andI8AVX2,
-			dtype.BOr:  orI8AVX2,
-			dtype.BXor: xorI8AVX2,
+			dtype.Sum:  inVectors(sumI8AVX2Block, sumIntegers[int8], 1, 32),
+			dtype.Prod: inVectors(prodI8AVX2Block, prodIntegers[int8], 1, 32),
+			dtype.Min:  inVectors(minI8AVX2Block, minIntegers[int8], 1, 32),
+			dtype.Max:  inVectors(maxI8AVX2Block, maxIntegers[int8], 1, 32),
+			dtype.BAnd: inVectors(andBytesAVX2Block, andBytes, 1, 32),
+			dtype.BOr:  inVectors(orBytesAVX2Block, orBytes, 1, 32),
+			dtype.BXor: inVectors(xorBytesAVX2Block, xorBytes, 1, 32),
 		},
 		dtype.U8: {
-			dtype.Sum:  sumI8AVX2,
-			dtype.Prod: prodI8AVX2,
-			dtype.Min:  minU8AVX2,
-			dtype.Max:  maxU8AVX2,
-			dtype.BAnd: andI8AVX2,
-			dtype.BOr:  orI8AVX2,
-			dtype.BXor: xorI8AVX2,
+			dtype.Sum:  inVectors(sumI8AVX2Block, sumIntegers[int8], 1, 32),
+			dtype.Prod: inVectors(prodI8AVX2Block, prodIntegers[int8], 1, 32),
+			dtype.Min:  inVectors(minU8AVX2Block, minIntegers[uint8], 1, 32),
+			dtype.Max:  inVectors(maxU8AVX2Block, maxIntegers[uint8], 1, 32),
+			dtype.BAnd: inVectors(andBytesAVX2Block, andBytes, 1, 32),
+			dtype.BOr:  inVectors(orBytesAVX2Block, orBytes, 1, 32),
+			dtype.BXor: inVectors(xorBytesAVX2Block, xorBytes, 1, 32),
 		},
 		dtype.I16: {
-			dtype.Sum:  sumI16AVX2,
-			dtype.Prod: prodI16AVX2,
-			dtype.Min:  minI16AVX2,
-			dtype.Max:  maxI16AVX2,
-			dtype.BAnd: andI16AVX2,
-			dtype.BOr:  orI16AVX2,
-			dtype.BXor: xorI16AVX2,
+			dtype.Sum:  inVectors(sumI16AVX2Block, sumIntegers[int16], 2, 16),
+			dtype.Prod: inVectors(prodI16AVX2Block, prodIntegers[int16], 2, 16),
+			dtype.Min:  inVectors(minI16AVX2Block, minIntegers[int16], 2, 16),
+			dtype.Max:  inVectors(maxI16AVX2Block, maxIntegers[int16], 2, 16),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 2),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 2),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 2),
 		},
 		dtype.U16: {
-			dtype.Sum:  sumI16AVX2,
-			dtype.Prod: prodI16AVX2,
-			dtype.Min:  minU16AVX2,
-			dtype.Max:  maxU16AVX2,
-			dtype.BAnd: andI16AVX2,
-			dtype.BOr:  orI16AVX2,
-			dtype.BXor: xorI16AVX2,
+			dtype.Sum:  inVectors(sumI16AVX2Block, sumIntegers[int16], 2, 16),
+			dtype.Prod: inVectors(prodI16AVX2Block, prodIntegers[int16], 2, 16),
+			dtype.Min:  inVectors(minU16AVX2Block, minIntegers[uint16], 2, 16),
+			dtype.Max:  inVectors(maxU16AVX2Block, maxIntegers[uint16], 2, 16),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 2),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 2),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 2),
 		},
 		dtype.I32: {
-			dtype.Sum:  sumI32AVX2,
-			dtype.Prod: prodI32AVX2,
-			dtype.Min:  minI32AVX2,
-			dtype.Max:  maxI32AVX2,
-			dtype.BAnd: andI32AVX2,
-			dtype.BOr:  orI32AVX2,
-			dtype.BXor: xorI32AVX2,
+			dtype.Sum:  inVectors(sumI32AVX2Block, sumIntegers[int32], 4, 8),
+			dtype.Prod: inVectors(prodI32AVX2Block, prodIntegers[int32], 4, 8),
+			dtype.Min:  inVectors(minI32AVX2Block, minIntegers[int32], 4, 8),
+			dtype.Max:  inVectors(maxI32AVX2Block, maxIntegers[int32], 4, 8),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 4),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 4),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 4),
 		},
 		dtype.U32: {
-			dtype.Sum:  sumI32AVX2,
-			dtype.Prod: prodI32AVX2,
-			dtype.Min:  minU32AVX2,
-			dtype.Max:  maxU32AVX2,
-			dtype.BAnd: andI32AVX2,
-			dtype.BOr:  orI32AVX2,
-			dtype.BXor: xorI32AVX2,
+			dtype.Sum:  inVectors(sumI32AVX2Block, sumIntegers[int32], 4, 8),
+			dtype.Prod: inVectors(prodI32AVX2Block, prodIntegers[int32], 4, 8),
+			dtype.Min:  inVectors(minU32AVX2Block, minIntegers[uint32], 4, 8),
+			dtype.Max:  inVectors(maxU32AVX2Block, maxIntegers[uint32], 4, 8),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 4),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 4),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 4),
 		},
 		dtype.I64: {
-			dtype.Sum:  sumI64AVX2,
-			dtype.Prod: prodI64AVX2,
-			dtype.Min:  minI64AVX2,
-			dtype.Max:  maxI64AVX2,
-			dtype.BAnd: andI64AVX2,
-			dtype.BOr:  orI64AVX2,
-			dtype.BXor: xorI64AVX2,
+			dtype.Sum:  inVectors(sumI64AVX2Block, sumIntegers[int64], 8, 4),
+			dtype.Prod: inVectors(prodI64AVX2Block, prodIntegers[int64], 8, 4),
+			dtype.Min:  inVectors(minI64AVX2Block, minIntegers[int64], 8, 4),
+			dtype.Max:  inVectors(maxI64AVX2Block, maxIntegers[int64], 8, 4),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 8),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 8),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 8),
 		},
 		dtype.U64: {
-			dtype.Sum:  sumI64AVX2,
-			dtype.Prod: prodI64AVX2,
-			dtype.Min:  minU64AVX2,
-			dtype.Max:  maxU64AVX2,
-			dtype.BAnd: andI64AVX2,
-			dtype.BOr:  orI64AVX2,
-			dtype.BXor: xorI64AVX2,
+			dtype.Sum:  inVectors(sumI64AVX2Block, sumIntegers[int64], 8, 4),
+			dtype.Prod: inVectors(prodI64AVX2Block, prodIntegers[int64], 8, 4),
+			dtype.Min:  inVectors(minU64AVX2Block, minIntegers[uint64], 8, 4),
+			dtype.Max:  inVectors(maxU64AVX2Block, maxIntegers[uint64], 8, 4),
+			dtype.BAnd: inParts(inVectors(andBytesAVX2Block, andBytes, 1, 32), 8),
+			dtype.BOr:  inParts(inVectors(orBytesAVX2Block, orBytes, 1, 32), 8),
+			dtype.BXor: inParts(inVectors(xorBytesAVX2Block, xorBytes, 1, 32), 8),
 		},
 		dtype.Bool: {
-			dtype.Sum:  orBoolAVX2,
-			dtype.Max:  orBoolAVX2,
-			dtype.BOr:  orBoolAVX2,
-			dtype.Prod: andBoolAVX2,
-			dtype.Min:  andBoolAVX2,
-			dtype.BAnd: andBoolAVX2,
-			dtype.BXor: xorBoolAVX2,
+			dtype.Sum:  inVectors(orBoolAVX2Block, orBools, 1, 32),
+			dtype.Max:  inVectors(orBoolAVX2Block, orBools, 1, 32),
+			dtype.BOr:  inVectors(orBoolAVX2Block, orBools, 1, 32),
+			dtype.Prod: inVectors(andBoolAVX2Block, andBools, 1, 32),
+			dtype.Min:  inVectors(andBoolAVX2Block, andBools, 1, 32),
+			dtype.BAnd: inVectors(andBoolAVX2Block, andBools, 1, 32),
+			dtype.BXor: inVectors(xorBoolAVX2Block, xorBools, 1, 32),
 		},
 	},
 	avx512: {
 		dtype.F32: {
-			dtype.Sum:  sumF32AVX512,
-			dtype.Prod: prodF32AVX512,
-			dtype.Min:  minF32AVX512,
-			dtype.Max:  maxF32AVX512,
+			dtype.Sum:  inVectors(sumF32AVX512Block, nil, 4, 1),
+			dtype.Prod: inVectors(prodF32AVX512Block, nil, 4, 1),
+			dtype.Min:  inVectors(minF32AVX512Block, nil, 4, 1),
+			dtype.Max:  inVectors(maxF32AVX512Block, nil, 4, 1),
 		},
 		dtype.F64: {
-			dtype.Sum:  sumF64AVX512,
-			dtype.Prod: prodF64AVX512,
-			dtype.Min:  minF64AVX512,
-			dtype.Max:  maxF64AVX512,
+			dtype.Sum:  inVectors(sumF64AVX512Block, nil, 8, 1),
+			dtype.Prod: inVectors(prodF64AVX512Block, nil, 8, 1),
+			dtype.Min:  inVectors(minF64AVX512Block, nil, 8, 1),
+			dtype.Max:  inVectors(maxF64AVX512Block, nil, 8, 1),
 		},
 		dtype.F16: {
-			dtype.Sum:  sumF16AVX512,
-			dtype.Prod: prodF16AVX512,
-			dtype.Min:  minF16AVX512,
-			dtype.Max:  maxF16AVX512,
+			dtype.Sum:  inVectors(sumF16AVX512Block, nil, 2, 1),
+			dtype.Prod: inVectors(prodF16AVX512Block, nil, 2, 1),
+			dtype.Min:  inVectors(minF16AVX512Block, nil, 2, 1),
+			dtype.Max:  inVectors(maxF16AVX512Block, nil, 2, 1),
 		},
 		dtype.BF16: {
-			dtype.Sum:  sumBF16AVX512,
-			dtype.Prod: prodBF16AVX512,
-			dtype.Min:  minBF16AVX512,
-			dtype.Max:  maxBF16AVX512,
+			dtype.Sum:  inVectors(sumBF16AVX512Block, nil, 2, 1),
+			dtype.Prod: inVectors(prodBF16AVX512Block, nil, 2, 1),
+			dtype.Min:  inVectors(minBF16AVX512Block, nil, 2, 1),
+			dtype.Max:  inVectors(maxBF16AVX512Block, nil, 2, 1),
 		},
 		dtype.F8E4M3: {
-			dtype.Sum:  sumF8E4M3AVX512,
-			dtype.Prod: prodF8E4M3AVX512,
-			dtype.Min:  minF8E4M3AVX512,
-			dtype.Max:  maxF8E4M3AVX512,
+			dtype.Sum:  inVectors(sumF8E4M3AVX512Block, nil, 1, 1),
+			dtype.Prod: inVectors(prodF8E4M3AVX512Block, nil, 1, 1),
+			dtype.Min:  inVectors(minF8E4M3AVX512Block, nil, 1, 1),
+			dtype.Max:  inVectors(maxF8E4M3AVX512Block, nil, 1, 1),
 		},
 		dtype.F8E5M2: {
-			dtype.Sum:  sumF8E5M2AVX512,
-			dtype.Prod: prodF8E5M2AVX512,
-			dtype.Min:  minF8E5M2AVX512,
-			dtype.Max:  maxF8E5M2AVX512,
+			dtype.Sum:  inVectors(sumF8E5M2AVX512Block, nil, 1, 1),
+			dtype.Prod: inVectors(prodF8E5M2AVX512Block, nil, 1, 1),
+			dtype.Min:  inVectors(minF8E5M2AVX512Block, nil, 1, 1),
+			dtype.Max:  inVectors(maxF8E5M2AVX512Block, nil, 1, 1),
 		},
 		dtype.I8: {
-			dtype.Sum:  sumI8AVX512,
-			dtype.Prod: prodI8AVX512,
-			dtype.Min:  minI8AVX512,
-			dtype.Max:  maxI8AVX512,
-			dtype.BAnd: andI8AVX512,
-			dtype.BOr:  orI8AVX512,
-			dtype.BXor: xorI8AVX512,
+			dtype.Sum:  inVectors(sumI8AVX512Block, nil, 1, 1),
+			dtype.Prod: inVectors(prodI8AVX512Block, nil, 1, 1),
+			dtype.Min:  inVectors(minI8AVX512Block, nil, 1, 1),
+			dtype.Max:  inVectors(maxI8AVX512Block, nil, 1, 1),
+			dtype.BAnd: inVectors(andBytesAVX512Block, nil, 1, 1),
+			dtype.BOr:  inVectors(orBytesAVX512Block, nil, 1, 1),
+			dtype.BXor: inVectors(xorBytesAVX512Block, nil, 1, 1),
 		},
 		dtype.U8: {
-			dtype.Sum:  sumI8AVX512,
-			dtype.Prod: prodI8AVX512,
-			dtype.Min:  minU8AVX512,
-			dtype.Max:  maxU8AVX512,
-			dtype.BAnd: andI8AVX512,
-			dtype.BOr:  orI8AVX512,
-			dtype.BXor: xorI8AVX512,
+			dtype.Sum:  inVectors(sumI8AVX512Block, nil, 1, 1),
+			dtype.Prod: inVectors(prodI8AVX512Block, nil, 1, 1),
+			dtype.Min:  inVectors(minU8AVX512Block, nil, 1, 1),
+			dtype.Max:  inVectors(maxU8AVX512Block, nil, 1, 1),
+			dtype.BAnd: inVectors(andBytesAVX512Block, nil, 1, 1),
+			dtype.BOr:  inVectors(orBytesAVX512Block, nil, 1, 1),
+			dtype.BXor: inVectors(xorBytesAVX512Block, nil, 1, 1),
 		},
 		dtype.I16: {
-			dtype.Sum:  sumI16AVX512,
-			dtype.Prod: prodI16AVX512,
-			dtype.Min:  minI16AVX512,
-			dtype.Max:  maxI16AVX512,
-			dtype.BAnd: andI16AVX512,
-			dtype.BOr:  orI16AVX512,
-			dtype.BXor: xorI16AVX512,
+			dtype.Sum:  inVectors(sumI16AVX512Block, nil, 2, 1),
+			dtype.Prod: inVectors(prodI16AVX512Block, nil, 2, 1),
+			dtype.Min:  inVectors(minI16AVX512Block, nil, 2, 1),
+			dtype.Max:  inVectors(maxI16AVX512Block, nil, 2, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 2),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 2),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 2),
 		},
 		dtype.U16: {
-			dtype.Sum:  sumI16AVX512,
-			dtype.Prod: prodI16AVX512,
-			dtype.Min:  minU16AVX512,
-			dtype.Max:  maxU16AVX512,
-			dtype.BAnd: andI16AVX512,
-			dtype.BOr:  orI16AVX512,
-			dtype.BXor: xorI16AVX512,
+			dtype.Sum:  inVectors(sumI16AVX512Block, nil, 2, 1),
+			dtype.Prod: inVectors(prodI16AVX512Block, nil, 2, 1),
+			dtype.Min:  inVectors(minU16AVX512Block, nil, 2, 1),
+			dtype.Max:  inVectors(maxU16AVX512Block, nil, 2, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 2),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 2),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 2),
 		},
 		dtype.I32: {
-			dtype.Sum:  sumI32AVX512,
-			dtype.Prod: prodI32AVX512,
-			dtype.Min:  minI32AVX512,
-			dtype.Max:  maxI32AVX512,
-			dtype.BAnd: andI32AVX512,
-			dtype.BOr:  orI32AVX512,
-			dtype.BXor: xorI32AVX512,
+			dtype.Sum:  inVectors(sumI32AVX512Block, nil, 4, 1),
+			dtype.Prod: inVectors(prodI32AVX512Block, nil, 4, 1),
+			dtype.Min:  inVectors(minI32AVX512Block, nil, 4, 1),
+			dtype.Max:  inVectors(maxI32AVX512Block, nil, 4, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 4),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 4),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 4),
 		},
 		dtype.U32: {
-			dtype.Sum:  sumI32AVX512,
-			dtype.Prod: prodI32AVX512,
-			dtype.Min:  minU32AVX512,
-			dtype.Max:  maxU32AVX512,
-			dtype.BAnd: andI32AVX512,
-			dtype.BOr:  orI32AVX512,
-			dtype.BXor: xorI32AVX512,
+			dtype.Sum:  inVectors(sumI32AVX512Block, nil, 4, 1),
+			dtype.Prod: inVectors(prodI32AVX512Block, nil, 4, 1),
+			dtype.Min:  inVectors(minU32AVX512Block, nil, 4, 1),
+			dtype.Max:  inVectors(maxU32AVX512Block, nil, 4, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 4),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 4),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 4),
 		},
 		dtype.I64: {
-			dtype.Sum:  sumI64AVX512,
-			dtype.Prod: prodI64AVX512,
-			dtype.Min:  minI64AVX512,
-			dtype.Max:  maxI64AVX512,
-			dtype.BAnd: andI64AVX512,
-			dtype.BOr:  orI64AVX512,
-			dtype.BXor: xorI64AVX512,
+			dtype.Sum:  inVectors(sumI64AVX512Block, nil, 8, 1),
+			dtype.Prod: inVectors(prodI64AVX512Block, nil, 8, 1),
+			dtype.Min:  inVectors(minI64AVX512Block, nil, 8, 1),
+			dtype.Max:  inVectors(maxI64AVX512Block, nil, 8, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 8),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 8),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 8),
 		},
 		dtype.U64: {
-			dtype.Sum:  sumI64AVX512,
-			dtype.Prod: prodI64AVX512,
-			dtype.Min:  minU64AVX512,
-			dtype.Max:  maxU64AVX512,
-			dtype.BAnd: andI64AVX512,
-			dtype.BOr:  orI64AVX512,
-			dtype.BXor: xorI64AVX512,
+			dtype.Sum:  inVectors(sumI64AVX512Block, nil, 8, 1),
+			dtype.Prod: inVectors(prodI64AVX512Block, nil, 8, 1),
+			dtype.Min:  inVectors(minU64AVX512Block, nil, 8, 1),
+			dtype.Max:  inVectors(maxU64AVX512Block, nil, 8, 1),
+			dtype.BAnd: inParts(inVectors(andBytesAVX512Block, nil, 1, 1), 8),
+			dtype.BOr:  inParts(inVectors(orBytesAVX512Block, nil, 1, 1), 8),
+			dtype.BXor: inParts(inVectors(xorBytesAVX512Block, nil, 1, 1), 8),
 		},
 		dtype.Bool: {
-			dtype.Sum:  orBoolAVX512,
-			dtype.Max:  orBoolAVX512,
-			dtype.BOr:  orBoolAVX512,
-			dtype.Prod: andBoolAVX512,
-			dtype.Min:  andBoolAVX512,
-			dtype.BAnd: andBoolAVX512,
-			dtype.BXor: xorBoolAVX512,
+			dtype.Sum:  inVectors(orBoolAVX512Block, nil, 1, 1),
+			dtype.Max:  inVectors(orBoolAVX512Block, nil, 1, 1),
+			dtype.BOr:  inVectors(orBoolAVX512Block, nil, 1, 1),
+			dtype.Prod: inVectors(andBoolAVX512Block, nil, 1, 1),
+			dtype.Min:  inVectors(andBoolAVX512Block, nil, 1, 1),
+			dtype.BAnd: inVectors(andBoolAVX512Block, nil, 1, 1),
+			dtype.BXor: inVectors(xorBoolAVX512Block, nil, 1, 1),
 		},
 	},
 	avx512fp16: {
 		dtype.F16: {
-			dtype.Sum:  sumF16AVX512FP16,
-			dtype.Prod: prodF16AVX512FP16,
+			dtype.Sum:  inVectors(sumF16AVX512FP16Block, nil, 2, 1),
+			dtype.Prod: inVectors(prodF16AVX512FP16Block, nil, 2, 1),
 		},
 	},
 }
@@ -825,28 +257,28 @@ var vectorReductions = [isaCount][typeCount][opCount]Func{
 // vectorScalings multiply by a factor.
 var vectorScalings = [isaCount][typeCount]ScaleFunc{
 	avx2: {
-		dtype.F32:  scaleF32AVX2,
-		dtype.F64:  scaleF64AVX2,
-		dtype.F16:  scaleF16AVX2,
-		dtype.BF16: scaleBF16AVX2,
+		dtype.F32:  scaleInVectors(scaleF32AVX2Block, scaleFloats[float32], 4, 4),
+		dtype.F64:  scaleInVectors(scaleF64AVX2Block, scaleFloats[float64], 8, 4),
+		dtype.F16:  scaleInVectors(scaleF16AVX2Block, scaleF16, 2, 8),
+		dtype.BF16: scaleInVectors(scaleBF16AVX2Block, scaleBF16, 2, 16),
 	},
 	avx512: {
-		dtype.F32:  scaleF32AVX512,
-		dtype.F64:  scaleF64AVX512,
-		dtype.F16:  scaleF16AVX512,
-		dtype.BF16: scaleBF16AVX512,
+		dtype.F32:  scaleInVectors(scaleF32AVX512Block, nil, 4, 1),
+		dtype.F64:  scaleInVectors(scaleF64AVX512Block, nil, 8, 1),
+		dtype.F16:  scaleInVectors(scaleF16AVX512Block, nil, 2, 1),
+		dtype.BF16: scaleInVectors(scaleBF16AVX512Block, nil, 2, 1),
 	},
 }
 
 // vectorSumScalings add and multiply.
 var vectorSumScalings = [isaCount][typeCount]SumScaleFunc{
 	avx2: {
-		dtype.F32: sumScaleF32AVX2,
-		dtype.F64: sumScaleF64AVX2,
+		dtype.F32: sumScaleInVectors(sumScaleF32AVX2Block, sumScaleF32, 4, 4),
+		dtype.F64: sumScaleInVectors(sumScaleF64AVX2Block, sumScaleF64, 8, 4),
 	},
 	avx512: {
-		dtype.F32: sumScaleF32AVX512,
-		dtype.F64: sumScaleF64AVX512,
+		dtype.F32: sumScaleInVectors(sumScaleF32AVX512Block, nil, 4, 1),
+		dtype.F64: sumScaleInVectors(sumScaleF64AVX512Block, nil, 8, 1),
 	},
 }
 
@@ -935,10 +367,4 @@ var vectorFolds = [isaCount][typeCount][opCount][maxFold + 1]foldBlock{
 			dtype.Sum: {3: sum3F16AVX512FP16Block, 4: sum4F16AVX512FP16Block, 8: sum8F16AVX512FP16Block},
 		},
 	},
-}
-
-// lineCopies copy past the caches.
-var lineCopies = [isaCount]func(dst, src unsafe.Pointer, n int){
-	avx2:   copyAVX2Lines,
-	avx512: copyAVX512Lines,
 }

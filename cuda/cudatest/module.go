@@ -244,16 +244,5 @@ func (w *launchWork) run(d *Driver, op *operation) {
 		}
 		return nil
 	}
-	var err error
-	d.running = op
-	d.mu.Unlock()
-	there := mapped(func() { err = kernel.Execute(w.f.name, w.args, memory) })
-	d.mu.Lock()
-	d.running = nil
-	switch {
-	case !there:
-		d.illegal(op, unmapped)
-	case err != nil:
-		d.report(Misuse, op.site.String(), "%s, enqueued at %s: %v", op, op.site, err)
-	}
+	d.moveBytes(op, func() error { return kernel.Execute(w.f.name, w.args, memory) })
 }

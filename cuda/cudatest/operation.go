@@ -141,13 +141,25 @@ func (w copyWork) run(d *Driver, op *operation) {
 	}
 	d.touch(read, known)
 	d.touch(write, known)
+	d.moveBytes(op, func() error {
+		copy(to.part(w.to, w.bytes), from.part(w.from, w.bytes))
+		return nil
+	})
+}
+
+// moveBytes does what an operation does to memory, while others may call the driver.
+func (d *Driver) moveBytes(op *operation, move func() error) {
+	var err error
 	d.running = op
 	d.mu.Unlock()
-	there := mapped(func() { copy(to.part(w.to, w.bytes), from.part(w.from, w.bytes)) })
+	there := mapped(func() { err = move() })
 	d.mu.Lock()
 	d.running = nil
-	if !there {
+	switch {
+	case !there:
 		d.illegal(op, unmapped)
+	case err != nil:
+		d.report(Misuse, op.site.String(), "%s, enqueued at %s: %v", op, op.site, err)
 	}
 }
 

@@ -380,15 +380,5 @@ func (w *runWork) move(d *Driver, op *operation, block int) {
 		}
 		return nil
 	}
-	d.running = op
-	d.mu.Unlock()
-	there := mapped(func() { err = w.table.Execute(block, memory) })
-	d.mu.Lock()
-	d.running = nil
-	switch {
-	case !there:
-		d.illegal(op, unmapped)
-	case err != nil:
-		d.report(Misuse, op.site.String(), "%s, enqueued at %s: %v", op, op.site, err)
-	}
+	d.moveBytes(op, func() error { return w.table.Execute(block, memory) })
 }

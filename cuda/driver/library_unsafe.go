@@ -120,6 +120,16 @@ func call(at, a, b, c, d, e, f uintptr) int32 {
 	return int32(r) // of the register, C sets no more
 }
 
+// call calls an entry point, as function call does.
+//
+//go:uintptrescapes
+func (l *library) call(at entry, a, b, c, d, e, f uintptr) error {
+	if !l.has(at) {
+		return l.missing(at)
+	}
+	return l.result(at, call(l.at[at], a, b, c, d, e, f))
+}
+
 // errNotReady is the error of queries whose answer is no.
 var errNotReady error = cuda.Failed("query", notReady, "CUDA_ERROR_NOT_READY")
 

@@ -122,425 +122,213 @@ var entries = [numEntries]entryPoint{
 }
 
 func (l *library) cuInit(flags uint32) error {
-	at := l.at[entryInit]
-	if at == 0 {
-		return l.missing(entryInit)
-	}
-	return l.result(entryInit, call(at, uintptr(flags), 0, 0, 0, 0, 0))
+	return l.call(entryInit, uintptr(flags), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuGetErrorName(code int32, name **byte) error {
-	at := l.at[entryGetErrorName]
-	if at == 0 {
-		return l.missing(entryGetErrorName)
-	}
-	return l.result(entryGetErrorName, call(at, uintptr(code), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0))
+	return l.call(entryGetErrorName, uintptr(code), uintptr(unsafe.Pointer(name)), 0, 0, 0, 0)
 }
 
 func (l *library) cuDeviceGetCount(count *int32) error {
-	at := l.at[entryDeviceGetCount]
-	if at == 0 {
-		return l.missing(entryDeviceGetCount)
-	}
-	return l.result(entryDeviceGetCount, call(at, uintptr(unsafe.Pointer(count)), 0, 0, 0, 0, 0))
+	return l.call(entryDeviceGetCount, uintptr(unsafe.Pointer(count)), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuDeviceGet(device *int32, index int32) error {
-	at := l.at[entryDeviceGet]
-	if at == 0 {
-		return l.missing(entryDeviceGet)
-	}
-	return l.result(entryDeviceGet, call(at, uintptr(unsafe.Pointer(device)), uintptr(index), 0, 0, 0, 0))
+	return l.call(entryDeviceGet, uintptr(unsafe.Pointer(device)), uintptr(index), 0, 0, 0, 0)
 }
 
 func (l *library) cuDeviceGetName(name *byte, bytes, device int32) error {
-	at := l.at[entryDeviceGetName]
-	if at == 0 {
-		return l.missing(entryDeviceGetName)
-	}
-	return l.result(entryDeviceGetName, call(at, uintptr(unsafe.Pointer(name)), uintptr(bytes), uintptr(device), 0, 0, 0))
+	return l.call(entryDeviceGetName, uintptr(unsafe.Pointer(name)), uintptr(bytes), uintptr(device), 0, 0, 0)
 }
 
 func (l *library) cuDeviceGetUuid(uuid *[16]byte, device int32) error {
-	at := l.at[entryDeviceGetUuid]
-	if at == 0 {
-		return l.missing(entryDeviceGetUuid)
-	}
-	return l.result(entryDeviceGetUuid, call(at, uintptr(unsafe.Pointer(uuid)), uintptr(device), 0, 0, 0, 0))
+	return l.call(entryDeviceGetUuid, uintptr(unsafe.Pointer(uuid)), uintptr(device), 0, 0, 0, 0)
 }
 
 func (l *library) cuDeviceGetPCIBusId(bus *byte, bytes, device int32) error {
-	at := l.at[entryDeviceGetPCIBusId]
-	if at == 0 {
-		return l.missing(entryDeviceGetPCIBusId)
-	}
-	return l.result(entryDeviceGetPCIBusId, call(at, uintptr(unsafe.Pointer(bus)), uintptr(bytes), uintptr(device), 0, 0, 0))
+	return l.call(entryDeviceGetPCIBusId, uintptr(unsafe.Pointer(bus)), uintptr(bytes), uintptr(device), 0, 0, 0)
 }
 
 func (l *library) cuDeviceTotalMem(bytes *uintptr, device int32) error {
-	at := l.at[entryDeviceTotalMem]
-	if at == 0 {
-		return l.missing(entryDeviceTotalMem)
-	}
-	return l.result(entryDeviceTotalMem, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(device), 0, 0, 0, 0))
+	return l.call(entryDeviceTotalMem, uintptr(unsafe.Pointer(bytes)), uintptr(device), 0, 0, 0, 0)
 }
 
 func (l *library) cuDeviceGetAttribute(value *int32, attribute, device int32) error {
-	at := l.at[entryDeviceGetAttribute]
-	if at == 0 {
-		return l.missing(entryDeviceGetAttribute)
-	}
-	return l.result(entryDeviceGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(device), 0, 0, 0))
+	return l.call(entryDeviceGetAttribute, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(device), 0, 0, 0)
 }
 
 func (l *library) cuDeviceCanAccessPeer(can *int32, device, peer int32) error {
-	at := l.at[entryDeviceCanAccessPeer]
-	if at == 0 {
-		return l.missing(entryDeviceCanAccessPeer)
-	}
-	return l.result(entryDeviceCanAccessPeer, call(at, uintptr(unsafe.Pointer(can)), uintptr(device), uintptr(peer), 0, 0, 0))
+	return l.call(entryDeviceCanAccessPeer, uintptr(unsafe.Pointer(can)), uintptr(device), uintptr(peer), 0, 0, 0)
 }
 
 func (l *library) cuDevicePrimaryCtxRetain(context *uintptr, device int32) error {
-	at := l.at[entryDevicePrimaryCtxRetain]
-	if at == 0 {
-		return l.missing(entryDevicePrimaryCtxRetain)
-	}
-	return l.result(entryDevicePrimaryCtxRetain, call(at, uintptr(unsafe.Pointer(context)), uintptr(device), 0, 0, 0, 0))
+	return l.call(entryDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(context)), uintptr(device), 0, 0, 0, 0)
 }
 
 func (l *library) cuDevicePrimaryCtxRelease(device int32) error {
-	at := l.at[entryDevicePrimaryCtxRelease]
-	if at == 0 {
-		return l.missing(entryDevicePrimaryCtxRelease)
-	}
-	return l.result(entryDevicePrimaryCtxRelease, call(at, uintptr(device), 0, 0, 0, 0, 0))
+	return l.call(entryDevicePrimaryCtxRelease, uintptr(device), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuCtxPushCurrent(context uintptr) error {
-	at := l.at[entryCtxPushCurrent]
-	if at == 0 {
-		return l.missing(entryCtxPushCurrent)
-	}
-	return l.result(entryCtxPushCurrent, call(at, uintptr(context), 0, 0, 0, 0, 0))
+	return l.call(entryCtxPushCurrent, uintptr(context), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuCtxPopCurrent(context *uintptr) error {
-	at := l.at[entryCtxPopCurrent]
-	if at == 0 {
-		return l.missing(entryCtxPopCurrent)
-	}
-	return l.result(entryCtxPopCurrent, call(at, uintptr(unsafe.Pointer(context)), 0, 0, 0, 0, 0))
+	return l.call(entryCtxPopCurrent, uintptr(unsafe.Pointer(context)), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuCtxGetStreamPriorityRange(least, greatest *int32) error {
-	at := l.at[entryCtxGetStreamPriorityRange]
-	if at == 0 {
-		return l.missing(entryCtxGetStreamPriorityRange)
-	}
-	return l.result(entryCtxGetStreamPriorityRange, call(at, uintptr(unsafe.Pointer(least)), uintptr(unsafe.Pointer(greatest)), 0, 0, 0, 0))
+	return l.call(entryCtxGetStreamPriorityRange, uintptr(unsafe.Pointer(least)), uintptr(unsafe.Pointer(greatest)), 0, 0, 0, 0)
 }
 
 func (l *library) cuThreadExchangeStreamCaptureMode(mode *int32) error {
-	at := l.at[entryThreadExchangeStreamCaptureMode]
-	if at == 0 {
-		return l.missing(entryThreadExchangeStreamCaptureMode)
-	}
-	return l.result(entryThreadExchangeStreamCaptureMode, call(at, uintptr(unsafe.Pointer(mode)), 0, 0, 0, 0, 0))
+	return l.call(entryThreadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuMemcpyAsync(to, from cuda.Ptr, bytes, stream uintptr) error {
-	at := l.at[entryMemcpyAsync]
-	if at == 0 {
-		return l.missing(entryMemcpyAsync)
-	}
-	return l.result(entryMemcpyAsync, call(at, uintptr(to), uintptr(from), uintptr(bytes), uintptr(stream), 0, 0))
+	return l.call(entryMemcpyAsync, uintptr(to), uintptr(from), uintptr(bytes), uintptr(stream), 0, 0)
 }
 
 func (l *library) cuStreamCreateWithPriority(stream *uintptr, flags uint32, priority int32) error {
-	at := l.at[entryStreamCreateWithPriority]
-	if at == 0 {
-		return l.missing(entryStreamCreateWithPriority)
-	}
-	return l.result(entryStreamCreateWithPriority, call(at, uintptr(unsafe.Pointer(stream)), uintptr(flags), uintptr(priority), 0, 0, 0))
+	return l.call(entryStreamCreateWithPriority, uintptr(unsafe.Pointer(stream)), uintptr(flags), uintptr(priority), 0, 0, 0)
 }
 
 func (l *library) cuStreamDestroy(stream uintptr) error {
-	at := l.at[entryStreamDestroy]
-	if at == 0 {
-		return l.missing(entryStreamDestroy)
-	}
-	return l.result(entryStreamDestroy, call(at, uintptr(stream), 0, 0, 0, 0, 0))
+	return l.call(entryStreamDestroy, uintptr(stream), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuStreamQuery(stream uintptr) error {
-	at := l.at[entryStreamQuery]
-	if at == 0 {
-		return l.missing(entryStreamQuery)
-	}
-	return l.result(entryStreamQuery, call(at, uintptr(stream), 0, 0, 0, 0, 0))
+	return l.call(entryStreamQuery, uintptr(stream), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuStreamSynchronize(stream uintptr) error {
-	at := l.at[entryStreamSynchronize]
-	if at == 0 {
-		return l.missing(entryStreamSynchronize)
-	}
-	return l.result(entryStreamSynchronize, call(at, uintptr(stream), 0, 0, 0, 0, 0))
+	return l.call(entryStreamSynchronize, uintptr(stream), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuStreamGetCaptureInfo(stream uintptr, status *int32, id *uint64, graph *uintptr, nodes, count uintptr) error {
-	at := l.at[entryStreamGetCaptureInfo]
-	if at == 0 {
-		return l.missing(entryStreamGetCaptureInfo)
-	}
-	return l.result(entryStreamGetCaptureInfo, call(at, uintptr(stream), uintptr(unsafe.Pointer(status)), uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(graph)), uintptr(nodes), uintptr(count)))
+	return l.call(entryStreamGetCaptureInfo, uintptr(stream), uintptr(unsafe.Pointer(status)), uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(graph)), uintptr(nodes), uintptr(count))
 }
 
 func (l *library) cuStreamWaitEvent(stream, event uintptr, flags uint32) error {
-	at := l.at[entryStreamWaitEvent]
-	if at == 0 {
-		return l.missing(entryStreamWaitEvent)
-	}
-	return l.result(entryStreamWaitEvent, call(at, uintptr(stream), uintptr(event), uintptr(flags), 0, 0, 0))
+	return l.call(entryStreamWaitEvent, uintptr(stream), uintptr(event), uintptr(flags), 0, 0, 0)
 }
 
 func (l *library) cuStreamBatchMemOp(stream uintptr, count uint32, ops *memOp, flags uint32) error {
-	at := l.at[entryStreamBatchMemOp]
-	if at == 0 {
-		return l.missing(entryStreamBatchMemOp)
-	}
-	return l.result(entryStreamBatchMemOp, call(at, uintptr(stream), uintptr(count), uintptr(unsafe.Pointer(ops)), uintptr(flags), 0, 0))
+	return l.call(entryStreamBatchMemOp, uintptr(stream), uintptr(count), uintptr(unsafe.Pointer(ops)), uintptr(flags), 0, 0)
 }
 
 func (l *library) cuModuleLoadData(module *uintptr, code *byte) error {
-	at := l.at[entryModuleLoadData]
-	if at == 0 {
-		return l.missing(entryModuleLoadData)
-	}
-	return l.result(entryModuleLoadData, call(at, uintptr(unsafe.Pointer(module)), uintptr(unsafe.Pointer(code)), 0, 0, 0, 0))
+	return l.call(entryModuleLoadData, uintptr(unsafe.Pointer(module)), uintptr(unsafe.Pointer(code)), 0, 0, 0, 0)
 }
 
 func (l *library) cuModuleUnload(module uintptr) error {
-	at := l.at[entryModuleUnload]
-	if at == 0 {
-		return l.missing(entryModuleUnload)
-	}
-	return l.result(entryModuleUnload, call(at, uintptr(module), 0, 0, 0, 0, 0))
+	return l.call(entryModuleUnload, uintptr(module), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuModuleGetFunction(function *uintptr, module uintptr, name *byte) error {
-	at := l.at[entryModuleGetFunction]
-	if at == 0 {
-		return l.missing(entryModuleGetFunction)
-	}
-	return l.result(entryModuleGetFunction, call(at, uintptr(unsafe.Pointer(function)), uintptr(module), uintptr(unsafe.Pointer(name)), 0, 0, 0))
+	return l.call(entryModuleGetFunction, uintptr(unsafe.Pointer(function)), uintptr(module), uintptr(unsafe.Pointer(name)), 0, 0, 0)
 }
 
 func (l *library) cuFuncGetAttribute(value *int32, attribute int32, function uintptr) error {
-	at := l.at[entryFuncGetAttribute]
-	if at == 0 {
-		return l.missing(entryFuncGetAttribute)
-	}
-	return l.result(entryFuncGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(function), 0, 0, 0))
+	return l.call(entryFuncGetAttribute, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(function), 0, 0, 0)
 }
 
 func (l *library) cuLaunchKernelEx(config *launchConfig, function uintptr, parameters **byte, extra uintptr) error {
-	at := l.at[entryLaunchKernelEx]
-	if at == 0 {
-		return l.missing(entryLaunchKernelEx)
-	}
-	return l.result(entryLaunchKernelEx, call(at, uintptr(unsafe.Pointer(config)), uintptr(function), uintptr(unsafe.Pointer(parameters)), uintptr(extra), 0, 0))
+	return l.call(entryLaunchKernelEx, uintptr(unsafe.Pointer(config)), uintptr(function), uintptr(unsafe.Pointer(parameters)), uintptr(extra), 0, 0)
 }
 
 func (l *library) cuUserObjectCreate(object *uintptr, what, destroy uintptr, count, flags uint32) error {
-	at := l.at[entryUserObjectCreate]
-	if at == 0 {
-		return l.missing(entryUserObjectCreate)
-	}
-	return l.result(entryUserObjectCreate, call(at, uintptr(unsafe.Pointer(object)), uintptr(what), uintptr(destroy), uintptr(count), uintptr(flags), 0))
+	return l.call(entryUserObjectCreate, uintptr(unsafe.Pointer(object)), uintptr(what), uintptr(destroy), uintptr(count), uintptr(flags), 0)
 }
 
 func (l *library) cuUserObjectRelease(object uintptr, count uint32) error {
-	at := l.at[entryUserObjectRelease]
-	if at == 0 {
-		return l.missing(entryUserObjectRelease)
-	}
-	return l.result(entryUserObjectRelease, call(at, uintptr(object), uintptr(count), 0, 0, 0, 0))
+	return l.call(entryUserObjectRelease, uintptr(object), uintptr(count), 0, 0, 0, 0)
 }
 
 func (l *library) cuGraphRetainUserObject(graph, object uintptr, count, flags uint32) error {
-	at := l.at[entryGraphRetainUserObject]
-	if at == 0 {
-		return l.missing(entryGraphRetainUserObject)
-	}
-	return l.result(entryGraphRetainUserObject, call(at, uintptr(graph), uintptr(object), uintptr(count), uintptr(flags), 0, 0))
+	return l.call(entryGraphRetainUserObject, uintptr(graph), uintptr(object), uintptr(count), uintptr(flags), 0, 0)
 }
 
 func (l *library) cuEventCreate(event *uintptr, flags uint32) error {
-	at := l.at[entryEventCreate]
-	if at == 0 {
-		return l.missing(entryEventCreate)
-	}
-	return l.result(entryEventCreate, call(at, uintptr(unsafe.Pointer(event)), uintptr(flags), 0, 0, 0, 0))
+	return l.call(entryEventCreate, uintptr(unsafe.Pointer(event)), uintptr(flags), 0, 0, 0, 0)
 }
 
 func (l *library) cuEventRecord(event, stream uintptr) error {
-	at := l.at[entryEventRecord]
-	if at == 0 {
-		return l.missing(entryEventRecord)
-	}
-	return l.result(entryEventRecord, call(at, uintptr(event), uintptr(stream), 0, 0, 0, 0))
+	return l.call(entryEventRecord, uintptr(event), uintptr(stream), 0, 0, 0, 0)
 }
 
 func (l *library) cuEventQuery(event uintptr) error {
-	at := l.at[entryEventQuery]
-	if at == 0 {
-		return l.missing(entryEventQuery)
-	}
-	return l.result(entryEventQuery, call(at, uintptr(event), 0, 0, 0, 0, 0))
+	return l.call(entryEventQuery, uintptr(event), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuEventDestroy(event uintptr) error {
-	at := l.at[entryEventDestroy]
-	if at == 0 {
-		return l.missing(entryEventDestroy)
-	}
-	return l.result(entryEventDestroy, call(at, uintptr(event), 0, 0, 0, 0, 0))
+	return l.call(entryEventDestroy, uintptr(event), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuMemHostRegister(host *byte, bytes uintptr, flags uint32) error {
-	at := l.at[entryMemHostRegister]
-	if at == 0 {
-		return l.missing(entryMemHostRegister)
-	}
-	return l.result(entryMemHostRegister, call(at, uintptr(unsafe.Pointer(host)), uintptr(bytes), uintptr(flags), 0, 0, 0))
+	return l.call(entryMemHostRegister, uintptr(unsafe.Pointer(host)), uintptr(bytes), uintptr(flags), 0, 0, 0)
 }
 
 func (l *library) cuMemHostGetDevicePointer(p *cuda.Ptr, host *byte, flags uint32) error {
-	at := l.at[entryMemHostGetDevicePointer]
-	if at == 0 {
-		return l.missing(entryMemHostGetDevicePointer)
-	}
-	return l.result(entryMemHostGetDevicePointer, call(at, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(host)), uintptr(flags), 0, 0, 0))
+	return l.call(entryMemHostGetDevicePointer, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(host)), uintptr(flags), 0, 0, 0)
 }
 
 func (l *library) cuMemHostUnregister(host *byte) error {
-	at := l.at[entryMemHostUnregister]
-	if at == 0 {
-		return l.missing(entryMemHostUnregister)
-	}
-	return l.result(entryMemHostUnregister, call(at, uintptr(unsafe.Pointer(host)), 0, 0, 0, 0, 0))
+	return l.call(entryMemHostUnregister, uintptr(unsafe.Pointer(host)), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuPointerGetAttribute(value *uint64, attribute int32, p cuda.Ptr) error {
-	at := l.at[entryPointerGetAttribute]
-	if at == 0 {
-		return l.missing(entryPointerGetAttribute)
-	}
-	return l.result(entryPointerGetAttribute, call(at, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(p), 0, 0, 0))
+	return l.call(entryPointerGetAttribute, uintptr(unsafe.Pointer(value)), uintptr(attribute), uintptr(p), 0, 0, 0)
 }
 
 func (l *library) cuMemGetAddressRange(start *cuda.Ptr, bytes *uintptr, p cuda.Ptr) error {
-	at := l.at[entryMemGetAddressRange]
-	if at == 0 {
-		return l.missing(entryMemGetAddressRange)
-	}
-	return l.result(entryMemGetAddressRange, call(at, uintptr(unsafe.Pointer(start)), uintptr(unsafe.Pointer(bytes)), uintptr(p), 0, 0, 0))
+	return l.call(entryMemGetAddressRange, uintptr(unsafe.Pointer(start)), uintptr(unsafe.Pointer(bytes)), uintptr(p), 0, 0, 0)
 }
 
 func (l *library) cuMemGetHandleForAddressRange(descriptor *int32, p cuda.Ptr, bytes uintptr, kind int32, flags uint64) error {
-	at := l.at[entryMemGetHandleForAddressRange]
-	if at == 0 {
-		return l.missing(entryMemGetHandleForAddressRange)
-	}
-	return l.result(entryMemGetHandleForAddressRange, call(at, uintptr(unsafe.Pointer(descriptor)), uintptr(p), uintptr(bytes), uintptr(kind), uintptr(flags), 0))
+	return l.call(entryMemGetHandleForAddressRange, uintptr(unsafe.Pointer(descriptor)), uintptr(p), uintptr(bytes), uintptr(kind), uintptr(flags), 0)
 }
 
 func (l *library) cuMemGetAllocationGranularity(bytes *uintptr, properties *allocation, option int32) error {
-	at := l.at[entryMemGetAllocationGranularity]
-	if at == 0 {
-		return l.missing(entryMemGetAllocationGranularity)
-	}
-	return l.result(entryMemGetAllocationGranularity, call(at, uintptr(unsafe.Pointer(bytes)), uintptr(unsafe.Pointer(properties)), uintptr(option), 0, 0, 0))
+	return l.call(entryMemGetAllocationGranularity, uintptr(unsafe.Pointer(bytes)), uintptr(unsafe.Pointer(properties)), uintptr(option), 0, 0, 0)
 }
 
 func (l *library) cuMemCreate(handle *uint64, bytes uintptr, properties *allocation, flags uint64) error {
-	at := l.at[entryMemCreate]
-	if at == 0 {
-		return l.missing(entryMemCreate)
-	}
-	return l.result(entryMemCreate, call(at, uintptr(unsafe.Pointer(handle)), uintptr(bytes), uintptr(unsafe.Pointer(properties)), uintptr(flags), 0, 0))
+	return l.call(entryMemCreate, uintptr(unsafe.Pointer(handle)), uintptr(bytes), uintptr(unsafe.Pointer(properties)), uintptr(flags), 0, 0)
 }
 
 func (l *library) cuMemRelease(handle uint64) error {
-	at := l.at[entryMemRelease]
-	if at == 0 {
-		return l.missing(entryMemRelease)
-	}
-	return l.result(entryMemRelease, call(at, uintptr(handle), 0, 0, 0, 0, 0))
+	return l.call(entryMemRelease, uintptr(handle), 0, 0, 0, 0, 0)
 }
 
 func (l *library) cuMemAddressReserve(p *cuda.Ptr, bytes, alignment uintptr, wish cuda.Ptr, flags uint64) error {
-	at := l.at[entryMemAddressReserve]
-	if at == 0 {
-		return l.missing(entryMemAddressReserve)
-	}
-	return l.result(entryMemAddressReserve, call(at, uintptr(unsafe.Pointer(p)), uintptr(bytes), uintptr(alignment), uintptr(wish), uintptr(flags), 0))
+	return l.call(entryMemAddressReserve, uintptr(unsafe.Pointer(p)), uintptr(bytes), uintptr(alignment), uintptr(wish), uintptr(flags), 0)
 }
 
 func (l *library) cuMemAddressFree(p cuda.Ptr, bytes uintptr) error {
-	at := l.at[entryMemAddressFree]
-	if at == 0 {
-		return l.missing(entryMemAddressFree)
-	}
-	return l.result(entryMemAddressFree, call(at, uintptr(p), uintptr(bytes), 0, 0, 0, 0))
+	return l.call(entryMemAddressFree, uintptr(p), uintptr(bytes), 0, 0, 0, 0)
 }
 
 func (l *library) cuMemMap(p cuda.Ptr, bytes, offset uintptr, handle, flags uint64) error {
-	at := l.at[entryMemMap]
-	if at == 0 {
-		return l.missing(entryMemMap)
-	}
-	return l.result(entryMemMap, call(at, uintptr(p), uintptr(bytes), uintptr(offset), uintptr(handle), uintptr(flags), 0))
+	return l.call(entryMemMap, uintptr(p), uintptr(bytes), uintptr(offset), uintptr(handle), uintptr(flags), 0)
 }
 
 func (l *library) cuMemUnmap(p cuda.Ptr, bytes uintptr) error {
-	at := l.at[entryMemUnmap]
-	if at == 0 {
-		return l.missing(entryMemUnmap)
-	}
-	return l.result(entryMemUnmap, call(at, uintptr(p), uintptr(bytes), 0, 0, 0, 0))
+	return l.call(entryMemUnmap, uintptr(p), uintptr(bytes), 0, 0, 0, 0)
 }
 
 func (l *library) cuMemSetAccess(p cuda.Ptr, bytes uintptr, access *access, count uintptr) error {
-	at := l.at[entryMemSetAccess]
-	if at == 0 {
-		return l.missing(entryMemSetAccess)
-	}
-	return l.result(entryMemSetAccess, call(at, uintptr(p), uintptr(bytes), uintptr(unsafe.Pointer(access)), uintptr(count), 0, 0))
+	return l.call(entryMemSetAccess, uintptr(p), uintptr(bytes), uintptr(unsafe.Pointer(access)), uintptr(count), 0, 0)
 }
 
 func (l *library) cuMemExportToShareableHandle(descriptor *int32, handle uint64, kind int32, flags uint64) error {
-	at := l.at[entryMemExportToShareableHandle]
-	if at == 0 {
-		return l.missing(entryMemExportToShareableHandle)
-	}
-	return l.result(entryMemExportToShareableHandle, call(at, uintptr(unsafe.Pointer(descriptor)), uintptr(handle), uintptr(kind), uintptr(flags), 0, 0))
+	return l.call(entryMemExportToShareableHandle, uintptr(unsafe.Pointer(descriptor)), uintptr(handle), uintptr(kind), uintptr(flags), 0, 0)
 }
 
 func (l *library) cuMemImportFromShareableHandle(handle *uint64, descriptor uintptr, kind int32) error {
-	at := l.at[entryMemImportFromShareableHandle]
-	if at == 0 {
-		return l.missing(entryMemImportFromShareableHandle)
-	}
-	return l.result(entryMemImportFromShareableHandle, call(at, uintptr(unsafe.Pointer(handle)), uintptr(descriptor), uintptr(kind), 0, 0, 0))
+	return l.call(entryMemImportFromShareableHandle, uintptr(unsafe.Pointer(handle)), uintptr(descriptor), uintptr(kind), 0, 0, 0)
 }
 
 func (l *library) cuMemGetAllocationPropertiesFromHandle(properties *allocation, handle uint64) error {
-	at := l.at[entryMemGetAllocationPropertiesFromHandle]
-	if at == 0 {
-		return l.missing(entryMemGetAllocationPropertiesFromHandle)
-	}
-	return l.result(entryMemGetAllocationPropertiesFromHandle, call(at, uintptr(unsafe.Pointer(properties)), uintptr(handle), 0, 0, 0, 0))
+	return l.call(entryMemGetAllocationPropertiesFromHandle, uintptr(unsafe.Pointer(properties)), uintptr(handle), 0, 0, 0, 0)
 }

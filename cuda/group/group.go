@@ -116,9 +116,6 @@ func (g *Group) Size() int { return g.size }
 // several hosts all collectives but all_reduce, all_gather and reduce_scatter.
 func (g *Group) Route() route.Route { return g.route }
 
-// Context returns the context of the device.
-func (g *Group) Context() cuda.Context { return g.ctx }
-
 // Enqueue puts a call behind what is in the caller's stream. The addresses of its blocks are the
 // device's. It returns before anything has been done; the memory must stay valid until the Op has
 // ended, or until what has joined it has. If the stream is in capture, the call becomes part of the

@@ -40,8 +40,7 @@ func fastSums(v vector) []entry {
 		return nil
 	}
 	all := []entry{{
-		kernel:  kernel{"sumFastBF16" + v.isa + "Block", pair, v, fastBF16(v), 2, 2},
-		wrapper: "sumFastBF16" + v.isa,
+		kernel: kernel{"sumFastBF16" + v.isa + "Block", pair, v, fastBF16(v), 2, 2},
 	}}
 	for _, sources := range foldSources {
 		all = append(all, entry{

@@ -17,7 +17,7 @@ func files() (map[string][]byte, error) {
 		b.WriteString(notice + "\npackage kernel\n")
 	}
 	declarations.WriteString("\nimport \"unsafe\"\n")
-	dispatch.WriteString("\nimport (\n\t\"unsafe\"\n\n\t\"github.com/goccl/goccl/ccl/dtype\"\n)\n")
+	dispatch.WriteString("\nimport \"github.com/goccl/goccl/ccl/dtype\"\n")
 	byISA := map[string][]family{}
 	for _, v := range vectors {
 		byISA[v.isa] = families(v)
@@ -28,7 +28,6 @@ func files() (map[string][]byte, error) {
 			name := fmt.Sprintf("z%s_%s_amd64.s", f.name, strings.ToLower(v.isa))
 			all[name] = assembly(f)
 			declare(&declarations, f)
-			wrap(&dispatch, f)
 		}
 		if !v.addition {
 			all[fmt.Sprintf("zconvert_%s_amd64.s", strings.ToLower(v.isa))] = writeConversions(v, &declarations)
@@ -84,34 +83,20 @@ func declare(b *bytes.Buffer, f family) {
 	}
 }
 
-// wrap writes the functions that give a block no more than it may take at once, and the rest to a
-// loop in Go.
-func wrap(b *bytes.Buffer, f family) {
-	for _, x := range f.entries {
-		if x.wrapper == "" {
-			continue
-		}
-		k := x.kernel
-		count, size := "n", k.size
-		if x.perElem > 1 {
-			count = fmt.Sprintf("n*%d", x.perElem)
-		}
-		var call string
-		rest, multiple := "", ""
-		if !k.anyLength() {
-			rest, multiple = x.rest+", ", fmt.Sprintf("%d, ", k.multiple())
-		}
-		in := map[bool]string{true: "Chunks", false: "Vectors"}[k.anyLength()]
-		switch k.kind {
-		case pair:
-			call = fmt.Sprintf("in%s(%s, %s%d, %sdst, a, b, %s)", in, k.name, rest, size, multiple, count)
-		case pairScale:
-			call = fmt.Sprintf("sumScaleIn%s(%s, %s%d, %sdst, a, b, n, factor)", in, k.name, rest, size, multiple)
-		case scale:
-			call = fmt.Sprintf("scaleIn%s(%s, %s%d, %sdst, src, n, factor)", in, k.name, rest, size, multiple)
-		}
-		fmt.Fprintf(b, "\nfunc %s(%s) {\n\t%s\n}\n", x.wrapper, signatures[k.kind].parameters, call)
+// complete returns the expression for the Go function that gives the block no more than it may take
+// at once, and the rest to a loop in Go.
+func (x entry) complete() string {
+	k := x.kernel
+	rest, multiple := "nil", 1
+	if !k.anyLength() {
+		rest, multiple = x.rest, k.multiple()
 	}
+	in := map[kind]string{pair: "in", pairScale: "sumScaleIn", scale: "scaleIn"}[k.kind]
+	text := fmt.Sprintf("%sVectors(%s, %s, %d, %d)", in, k.name, rest, k.size, multiple)
+	if x.perElem > 1 {
+		return fmt.Sprintf("inParts(%s, %d)", text, x.perElem)
+	}
+	return text
 }
 
 // table is a dispatch table, by instruction set and type.
@@ -125,7 +110,7 @@ var tables = []table{
 	{"vectorReductions", "are the kernels of pairs.", "[opCount]Func", pair, func(x entry) []string {
 		var all []string
 		for _, op := range x.ops {
-			all = append(all, fmt.Sprintf("dtype.%s: %s,", op, x.wrapper))
+			all = append(all, fmt.Sprintf("dtype.%s: %s,", op, x.complete()))
 		}
 		return all
 	}},
@@ -154,14 +139,6 @@ func writeTables(b *bytes.Buffer, byISA map[string][]family) {
 		}
 		b.WriteString("}\n")
 	}
-	b.WriteString(
-		"\n// lineCopies copy past the caches.\nvar lineCopies = [isaCount]func(dst, src unsafe.Pointer, n int){\n")
-	for _, v := range vectors {
-		if !v.addition {
-			fmt.Fprintf(b, "%s: copy%sLines,\n", strings.ToLower(v.isa), v.isa)
-		}
-	}
-	b.WriteString("}\n")
 }
 
 // writeRows writes a row for each type, in the order in which the types first occur.
@@ -173,7 +150,7 @@ func (t table) writeRows(b *bytes.Buffer, all []family) {
 			if x.kernel.kind != t.kind || len(x.types) == 0 { // kernels without types are found by name
 				continue
 			}
-			cells := []string{x.wrapper}
+			cells := []string{x.complete()}
 			if t.cell != nil {
 				cells = t.cell(x)
 			}

@@ -37,11 +37,10 @@ func halfPrecision(v vector) []entry {
 		with     instruction
 	}{{"Sum", "sum", addF16}, {"Prod", "prod", mulF16}} {
 		all = append(all, entry{
-			kernel:  kernel{o.name + f16.name + v.isa + "Block", pair, v, arithmeticFP16(v, o.with), size, 2},
-			types:   []string{f16.name},
-			ops:     []string{o.op},
-			wrapper: o.name + f16.name + v.isa,
-			rest:    restOf(o.name, f16),
+			kernel: kernel{o.name + f16.name + v.isa + "Block", pair, v, arithmeticFP16(v, o.with), size, 2},
+			types:  []string{f16.name},
+			ops:    []string{o.op},
+			rest:   restOf(o.name, f16),
 		})
 	}
 	return all

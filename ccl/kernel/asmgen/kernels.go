@@ -9,15 +9,14 @@ import (
 // passes.
 var foldSources = []int{3, 4, 8}
 
-// entry is a row of a dispatch table: a kernel and the Go function around it.
+// entry is a row of a dispatch table: a kernel, and what completes it.
 type entry struct {
 	kernel  kernel
 	more    []kernel // the same kernel for other numbers of sources
 	types   []string // of package dtype; none for a kernel in no table
 	ops     []string // of package dtype; none where the table has no operators
-	wrapper string
-	rest    string // the loop in Go for the elements that do not fill a vector
-	perElem int    // the kernel's elements in one element of the type, where that is not one
+	rest    string   // the loop in Go for the elements that do not fill a vector
+	perElem int      // the kernel's elements in one element of the type, where that is not one
 }
 
 // family is a file of assembly.
@@ -69,11 +68,10 @@ func floats(v vector, formats ...float) []entry {
 			{"Max", "max", floatOrder(v, f, true)},
 		} {
 			all = append(all, entry{
-				kernel:  kernel{o.name + f.name + v.isa + "Block", pair, v, o.body, f.size, 2},
-				types:   []string{f.name},
-				ops:     []string{o.op},
-				wrapper: o.name + f.name + v.isa,
-				rest:    restOf(o.name, f),
+				kernel: kernel{o.name + f.name + v.isa + "Block", pair, v, o.body, f.size, 2},
+				types:  []string{f.name},
+				ops:    []string{o.op},
+				rest:   restOf(o.name, f),
 			})
 		}
 	}
@@ -89,11 +87,10 @@ func integers(v vector) []entry {
 			goType = "u" + goType
 		}
 		all = append(all, entry{
-			kernel:  kernel{name + element + v.isa + "Block", pair, v, b, size, 2},
-			types:   types,
-			ops:     []string{op},
-			wrapper: name + element + v.isa,
-			rest:    fmt.Sprintf("%sIntegers[%s]", goOp, goType),
+			kernel: kernel{name + element + v.isa + "Block", pair, v, b, size, 2},
+			types:  types,
+			ops:    []string{op},
+			rest:   fmt.Sprintf("%sIntegers[%s]", goOp, goType),
 		})
 	}
 	for _, size := range []int{1, 2, 4, 8} {
@@ -119,7 +116,6 @@ func bytewise(v vector) []entry {
 				kernel:  block,
 				types:   []string{fmt.Sprintf("I%d", 8*size), fmt.Sprintf("U%d", 8*size)},
 				ops:     []string{o.op},
-				wrapper: fmt.Sprintf("%sI%d%s", o.name, 8*size, v.isa),
 				rest:    o.name + "Bytes",
 				perElem: size,
 			})
@@ -130,11 +126,10 @@ func bytewise(v vector) []entry {
 		ops  []string
 	}{{"or", []string{"Sum", "Max", "BOr"}}, {"and", []string{"Prod", "Min", "BAnd"}}, {"xor", []string{"BXor"}}} {
 		all = append(all, entry{
-			kernel:  kernel{o.name + "Bool" + v.isa + "Block", pair, v, logical(v, o.name), 1, 2},
-			types:   []string{"Bool"},
-			ops:     o.ops,
-			wrapper: o.name + "Bool" + v.isa,
-			rest:    o.name + "Bools",
+			kernel: kernel{o.name + "Bool" + v.isa + "Block", pair, v, logical(v, o.name), 1, 2},
+			types:  []string{"Bool"},
+			ops:    o.ops,
+			rest:   o.name + "Bools",
 		})
 	}
 	return all
@@ -144,18 +139,16 @@ func scalings(v vector) []entry {
 	var all []entry
 	for _, f := range formats {
 		all = append(all, entry{
-			kernel:  kernel{"scale" + f.name + v.isa + "Block", scale, v, scaling(v, f), f.size, 1},
-			types:   []string{f.name},
-			wrapper: "scale" + f.name + v.isa,
-			rest:    restOf("scale", f),
+			kernel: kernel{"scale" + f.name + v.isa + "Block", scale, v, scaling(v, f), f.size, 1},
+			types:  []string{f.name},
+			rest:   restOf("scale", f),
 		})
 	}
 	for _, f := range []float{f32, f64} {
 		all = append(all, entry{
-			kernel:  kernel{"sumScale" + f.name + v.isa + "Block", pairScale, v, sumScaling(v, f), f.size, 2},
-			types:   []string{f.name},
-			wrapper: "sumScale" + f.name + v.isa,
-			rest:    "sumScale" + f.name,
+			kernel: kernel{"sumScale" + f.name + v.isa + "Block", pairScale, v, sumScaling(v, f), f.size, 2},
+			types:  []string{f.name},
+			rest:   "sumScale" + f.name,
 		})
 	}
 	return all

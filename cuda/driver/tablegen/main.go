@@ -52,11 +52,7 @@ func generate() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, `
 func (l *library) %[1]s(%[2]s) error {
-	at := l.at[%[3]s]
-	if at == 0 {
-		return l.missing(%[3]s)
-	}
-	return l.result(%[3]s, call(at, %[4]s))
+	return l.call(%[3]s, %[4]s)
 }
 `, c.name, c.arguments, c.id(), strings.Join(values, ", "))
 	}
@@ -66,7 +62,7 @@ func (l *library) %[1]s(%[2]s) error {
 // id returns the name of the call's constant: entryMemcpyAsync.
 func (c call) id() string { return "entry" + strings.TrimPrefix(c.name, "cu") }
 
-// most is how many arguments function call of the driver takes.
+// most is how many arguments library.call takes.
 const most = 6
 
 // values returns the arguments as C gets them, and zeros for those that there are not.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/ccl"
@@ -33,23 +32,7 @@ func shrinkFaults() []*drillFault {
 					spec.Without = []int{s.culprit}
 				}
 			},
-			act: func(s *stage) error {
-				if err := s.somewhere(); err != nil {
-					return err
-				}
-				s.event = time.Now()
-				if err := s.signal(s.culprit, syscall.SIGSTOP); err != nil {
-					return err
-				}
-				if err := s.await(wordEnded, s.others...); err != nil {
-					return err
-				}
-				s.later[s.culprit] = time.Now()
-				if err := s.signal(s.culprit, syscall.SIGCONT); err != nil {
-					return err
-				}
-				return s.await(wordEnded, s.culprit)
-			},
+			act: stopLong,
 			expects: func(s *stage, rank int) *expectation {
 				if rank != s.culprit {
 					return &expectation{}
