@@ -104,7 +104,7 @@ func (g *growing) run(ctx context.Context, session [16]byte) (*Communicator, err
 func (p *parley) nudge() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stir()
+	p.notify()
 }
 
 // gather returns the offers of those that come.

@@ -93,7 +93,7 @@ func (p *parley) connect() context.Context {
 					p.lose(peer, f)
 				}
 			}
-			p.stir()
+			p.notify()
 		})
 	}
 	return ctx
@@ -115,11 +115,11 @@ func (p *parley) hear(peer int, message []byte) {
 		p.inbox = append(p.inbox, letter{peer, p.parts[peer]})
 		p.parts[peer] = nil
 	}
-	p.stir()
+	p.notify()
 }
 
-// stir is called with the lock held after a change.
-func (p *parley) stir() {
+// notify wakes who waits for a change. The lock is held.
+func (p *parley) notify() {
 	select {
 	case p.wake <- struct{}{}:
 	default:

@@ -87,7 +87,7 @@ func (s *settling) listenTo(ctx context.Context, ranks []int) {
 			default:
 				s.echoes = append(s.echoes, link)
 			}
-			s.stir()
+			s.notify()
 		})
 	}
 }

@@ -12,7 +12,7 @@ func (d *Driver) Hold(s cuda.Stream) {
 	for d.running != nil && d.running.stream == h.s {
 		d.moved.Wait()
 	}
-	d.stir()
+	d.noteProgress()
 }
 
 // Settle waits until nothing that is enqueued can go on: all of it has ended or waits. A mistake is
@@ -32,5 +32,5 @@ func (d *Driver) Release(streams ...cuda.Stream) {
 	for _, s := range streams {
 		s.(*handle).s.held = false
 	}
-	d.stir()
+	d.noteProgress()
 }

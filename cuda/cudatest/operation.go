@@ -48,12 +48,12 @@ func (d *Driver) enqueue(h *handle, w work) {
 	s := h.s
 	if s.capture != nil {
 		s.capture.record(d, s, w)
-		d.stir()
+		d.noteProgress()
 		return
 	}
 	d.makeRoom(s, 1)
 	d.push(s, w, h.c.agent.publish(), here()).since = h.c.elapsed
-	d.stir()
+	d.noteProgress()
 }
 
 // makeRoom waits until a stream has room for some operations.
@@ -159,14 +159,14 @@ type wordWork struct {
 	write  *wordWrite
 }
 
-// give notes a write when it is enqueued.
-func (w *wordWork) give(d *Driver) {
+// noteWrite notes a write when it is enqueued.
+func (w *wordWork) noteWrite(d *Driver) {
 	if w.op.Wait {
 		return
 	}
 	w.write = &wordWrite{value: w.op.Value}
 	if a, why := d.find(w.op.At, 8); why == "" {
-		a.space.word(a, int(w.op.At-a.ptr)).give(w.write)
+		a.space.word(a, int(w.op.At-a.ptr)).noteWrite(w.write)
 	}
 }
 

@@ -103,7 +103,7 @@ func (q *inQueue) release() {
 	a := &q.ring[at%mostFlight]
 	wants, waits, long := a.head.wants, a.head.waits, a.long
 	if long >= 0 {
-		q.way.a.in.give(uint32(long))
+		q.way.a.in.put(uint32(long))
 	} else {
 		q.freed.Add(1)
 	}
@@ -196,7 +196,7 @@ func (q *inQueue) end() {
 	defer q.mu.Unlock()
 	q.mute = true
 	for _, slot := range q.granted {
-		q.way.a.in.give(slot)
+		q.way.a.in.put(slot)
 	}
 	q.granted = nil
 }
@@ -206,7 +206,7 @@ func (q *inQueue) forget() {
 	q.end()
 	for at := q.released.Load(); at != q.arrived.Load(); at++ {
 		if long := q.ring[at%mostFlight].long; long >= 0 {
-			q.way.a.in.give(uint32(long))
+			q.way.a.in.put(uint32(long))
 		}
 	}
 	q.released.Store(q.arrived.Load())

@@ -134,7 +134,7 @@ func (q *outQueue) lend(b []byte, kind lentKind, n int) []byte {
 // unlend forgets what was lent.
 func (q *outQueue) unlend() {
 	if q.kind == lentLong {
-		q.pool.give(q.slot)
+		q.pool.put(q.slot)
 	}
 	q.lent, q.kind = nil, lentNothing
 }
@@ -260,7 +260,7 @@ func (q *outQueue) reclaim() {
 func (q *outQueue) release() {
 	e := &q.ring[q.freed%mostFlight]
 	if e.pool {
-		q.pool.give(e.slot)
+		q.pool.put(e.slot)
 	}
 	if !e.long {
 		q.free++
