@@ -42,7 +42,7 @@ type invitation struct {
 	Name      string   // of the group
 	Former    int      // ranks that the group has had
 	Rank      int      // of the newcomer
-	Session   [16]byte // of the links of the settling
+	Session   [16]byte // of the links over which the ranks agree
 	Addresses [][]byte // of all
 }
 
