@@ -2,8 +2,8 @@ package cudatest
 
 import "github.com/goccl/goccl/cuda"
 
-// Hold keeps everything that is or will be enqueued in a stream from being executed, as if it stood
-// behind a kernel that takes long.
+// Hold keeps everything that is or will be enqueued in a stream from being executed, as if it
+// were behind a kernel that takes long.
 func (d *Driver) Hold(s cuda.Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

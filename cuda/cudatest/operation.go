@@ -152,7 +152,7 @@ func (w copyWork) run(d *Driver, op *operation) {
 }
 
 // wordWork is one operation of a batch. Each is enqueued by itself, as the contract has it: others
-// may be executed between them, and what it orders is not more than the place where it stands.
+// may be executed between them, and it orders no more than its place in the stream does.
 type wordWork struct {
 	op     cuda.WordOp
 	behind []cuda.WordOp // in the same batch, for texts
