@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 		switch words := strings.Split(os.Args[n-1], ","); words[0] {
 		case "shrink":
 			do = func(string) error { return shrinkChild(words) }
-		case "stand":
-			do = func(string) error { return standChild(words) }
+		case "idle":
+			do = func(string) error { return idleChild(words) }
 		case "grow":
 			do = func(string) error { return growChild(words) }
 		case "share":

@@ -42,7 +42,7 @@ type invitation struct {
 	Name      string   // of the group
 	Former    int      // ranks that the group has had
 	Rank      int      // of the newcomer
-	Session   [16]byte // of the links of the settling
+	Session   [16]byte // of the links over which the ranks agree
 	Addresses [][]byte // of all
 }
 
@@ -96,9 +96,9 @@ func (d *door) remove(v *visitor) {
 
 // reception tells a group that grows who comes, and who leaves again.
 type reception struct {
-	door  *door
-	group string
-	stir  func()
+	door   *door
+	group  string
+	notify func()
 
 	// Guarded by the door's mu.
 	news []arrival
@@ -110,9 +110,9 @@ type arrival struct {
 	left bool
 }
 
-// receive begins a reception. Those who wait have come. stir is called after a change.
-func (d *door) receive(group string, stir func()) *reception {
-	r := &reception{door: d, group: group, stir: stir}
+// receive begins a reception. Those who wait have come. notify is called after a change.
+func (d *door) receive(group string, notify func()) *reception {
+	r := &reception{door: d, group: group, notify: notify}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hosts = append(d.hosts, r)
@@ -126,7 +126,7 @@ func (d *door) receive(group string, stir func()) *reception {
 func (r *reception) note(v *visitor, left bool) {
 	if v.request.Group == r.group && !v.answered {
 		r.news = append(r.news, arrival{v, left})
-		r.stir()
+		r.notify()
 	}
 }
 

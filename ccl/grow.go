@@ -91,12 +91,12 @@ func (g *growing) run(ctx context.Context, session [16]byte) (*Communicator, err
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	s, err := g.settling(list, session)
+	s, err := g.regroup(list, session)
 	if err != nil {
 		return nil, err
 	}
 	next, _, err := s.run(ctx)
-	s.gave = err
+	s.failure = err
 	s.end()
 	return next, err
 }
@@ -104,7 +104,7 @@ func (g *growing) run(ctx context.Context, session [16]byte) (*Communicator, err
 func (p *parley) nudge() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stir()
+	p.notify()
 }
 
 // gather returns the offers of those that come.
@@ -129,7 +129,7 @@ func (g *growing) gather(ctx context.Context) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if decided && g.said() {
+		if decided && g.sent() {
 			return list, nil
 		}
 		if err := g.lost(); err != nil && !decided {
@@ -168,7 +168,7 @@ func are(ranks []int) string {
 func (g *growing) send(all []member.Told) {
 	for _, each := range all {
 		if each.To == member.All {
-			g.say(each.Note.Encode())
+			g.tellAll(each.Note.Encode())
 		} else {
 			g.tell(each.To, each.Note.Encode())
 		}
@@ -252,8 +252,8 @@ func (e *Endpoint) among(addresses [][]byte, self int) (*grown, error) {
 	if all.peers, _, err = at.agree(addresses); err != nil {
 		return nil, err
 	}
-	// What is settled is said without shared memory, which the system may refuse to newcomers: a
-	// group does without it then (Endpoint.Join).
+	// The ranks agree without shared memory, which the system may refuse to newcomers: a group does
+	// without it then (Endpoint.Join).
 	apart := at.inSecond()
 	peers, group, err := apart.agree(addresses)
 	if err != nil {
@@ -263,15 +263,15 @@ func (e *Endpoint) among(addresses [][]byte, self int) (*grown, error) {
 	return all, nil
 }
 
-// settling begins the second half of the call, and invites the newcomers that have come to this
+// regroup begins the second half of the call, and invites the newcomers that have come to this
 // process.
-func (g *growing) settling(list [][]byte, session [16]byte) (*settling, error) {
+func (g *growing) regroup(list [][]byte, session [16]byte) (*regroup, error) {
 	all, err := g.with(list)
 	if err != nil {
 		return nil, err
 	}
 	former := len(g.peers)
-	s := all.settle(former, session)
+	s := all.regroup(former, session)
 	s.before = g
 	for i, offer := range list {
 		g.guests.invite(offer, invitation{Name: g.e.cfg.Name, Former: former, Rank: former + i, Session: session,
@@ -280,12 +280,12 @@ func (g *growing) settling(list [][]byte, session [16]byte) (*settling, error) {
 	return s, nil
 }
 
-// settle begins to settle who is in the group. Who cannot be reached is lost.
-func (a *grown) settle(former int, session [16]byte) *settling {
+// regroup begins the agreement on who is in the group. Who cannot be reached is lost.
+func (a *grown) regroup(former int, session [16]byte) *regroup {
 	e := a.endpoint
 	_, key := sessionOf(a.addresses)
-	s := &settling{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow",
-		known: make([]bool, len(a.peers)), stands: make([]bool, len(a.peers))}
+	s := &regroup{parley: newParley(&e, a.peers, a.joining.fabrics, session, key), what: "grow",
+		known: make([]bool, len(a.peers)), confirmed: make([]bool, len(a.peers))}
 	s.former = former
 	s.change = agree.NewChange(agree.Terms{Self: s.self(), Ranks: len(a.peers), Dead: s.isDead, Needed: former,
 		Allows: func(_, _ []int, _ bool) bool { return true }})
@@ -298,52 +298,52 @@ func (a *grown) settle(former int, session [16]byte) *settling {
 	return s
 }
 
-// confirm tells the others that the new group stands here, and reports whether it does at all ranks
-// of the former one: then none of them goes on as the former one. Who does not hear of all knows no
-// more than that it stands here; others may know more.
-func (s *settling) confirm(ctx context.Context) bool {
-	text, _ := json.Marshal(envelope{Stands: true})
-	s.say(text)
-	s.stands[s.self()] = true
+// confirm tells the others that this rank has the new group, and reports whether all ranks of the
+// former one have it: then none of them goes on as the former one. A rank that does not hear from
+// all knows only of itself; others may know more.
+func (r *regroup) confirm(ctx context.Context) bool {
+	text, _ := json.Marshal(envelope{Confirmed: true})
+	r.tellAll(text)
+	r.confirmed[r.self()] = true
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	late := time.NewTimer(lateSpan)
 	defer late.Stop()
 	for {
-		lost, _ := s.failures()
-		for _, l := range s.letters() { // what a lost rank has said has come by now
-			s.open(l)
+		lost, _ := r.failures()
+		for _, l := range r.letters() { // what a lost rank has said has come by now
+			r.open(l)
 		}
 		all, missing := true, false
-		for rank := range s.former {
-			all = all && s.stands[rank]
-			missing = missing || !s.stands[rank] && lost[rank]
+		for rank := range r.former {
+			all = all && r.confirmed[rank]
+			missing = missing || !r.confirmed[rank] && lost[rank]
 		}
-		if all && s.said() || missing {
+		if all && r.sent() || missing {
 			return all
 		}
 		select {
-		case <-s.wake:
+		case <-r.wake:
 		case <-tick.C:
 		case <-late.C:
 			return false
 		case <-ctx.Done():
 			return false
 		}
-		s.poll()
+		r.poll()
 	}
 }
 
 // lostFormer returns the error of a group that does not grow because it has lost some of its own
 // ranks.
-func (s *settling) lostFormer() error {
-	lost := s.change.Needs()
+func (r *regroup) lostFormer() error {
+	lost := r.change.Needs()
 	err := &fault.Error{Code: fault.PeerLost, Peer: lost[0], Ranks: lost, Text: listed(lost) +
 		" of the group that was to grow died, gave up, or could not be reached; the group is as it was, and goes on " +
 		"with shrink"}
-	if f := s.why(lost[0]); f != nil {
+	if f := r.why(lost[0]); f != nil {
 		err.Cause = f
-		if told, wrong := fault.ParseReport(f.Left, s.self(), len(s.links)); wrong == nil {
+		if told, wrong := fault.ParseReport(f.Left, r.self(), len(r.links)); wrong == nil {
 			err.Cause = told
 		}
 	}

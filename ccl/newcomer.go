@@ -194,9 +194,9 @@ func (v *newcomer) enter(ctx context.Context, i *invitation) (*Communicator, err
 	if own := all.peers[i.Rank]; own.Process != v.e.node.id {
 		return nil, fault.New(fault.Internal, "the group takes another process for this one")
 	}
-	s := all.settle(i.Former, i.Session)
+	s := all.regroup(i.Former, i.Session)
 	c, _, err := s.run(ctx)
-	s.gave = err
+	s.failure = err
 	s.end()
 	if err == nil && c == nil {
 		err = fault.New(fault.PeerLost, "the others go on without this process")

@@ -228,12 +228,8 @@ var optionTable = []*option{
 	row("GOCCL_CUDA_ROUTE", agreed, route.Auto,
 		word(asIs, route.Auto, route.Staged, route.Windows, route.HostWindows),
 		func(o *Options) *string { return &o.CudaRoute },
-		"How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the CPU "+
-			"reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks "+
-			"reach, half of GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that "+
-			"reach each other, and within hosts that have the same number of ranks. host-windows: the same in "+
-			"memory of the host, for ranks on any devices of a host. auto: the best of these that works, which the "+
-			"ranks find out when they join."),
+		"Route of the collectives of CUDA tensors: windows, host-windows, staged (docs/cuda.md describes them), or "+
+			"auto, the best of these that works."),
 	row("GOCCL_DEBUG", perRank, "WARN", word(strings.ToUpper, debugLevels...),
 		func(o *Options) *string { return &o.Debug },
 		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined, and "+

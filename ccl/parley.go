@@ -28,7 +28,7 @@ type parley struct {
 	failed   []*fault.Error // by peer: it is lost
 	proven   []bool         // by peer: it is dead
 	broken   *fault.Error   // this rank cannot go on
-	unsaid   [][][]byte     // by peer: messages that its link has not taken yet
+	unsent   [][][]byte     // by peer: messages that its link has not taken yet
 	over     bool
 	lastWord func(peer int) []byte // once it is over: why, for each peer
 	wake     chan struct{}         // holds one token after a change
@@ -54,7 +54,7 @@ func newParley(e *Endpoint, peers []address, fabrics []transport.Fabric, session
 	n := len(peers)
 	return &parley{e: e, peers: peers, fabrics: fabrics, session: session, key: key, without: map[int]bool{}, former: n,
 		links: make([]transport.Link, n), parts: make([][]byte, n), failed: make([]*fault.Error, n),
-		proven: make([]bool, n), unsaid: make([][][]byte, n), wake: make(chan struct{}, 1)}
+		proven: make([]bool, n), unsent: make([][][]byte, n), wake: make(chan struct{}, 1)}
 }
 
 func (p *parley) self() int { return p.e.cfg.Rank }
@@ -93,7 +93,7 @@ func (p *parley) connect() context.Context {
 					p.lose(peer, f)
 				}
 			}
-			p.stir()
+			p.notify()
 		})
 	}
 	return ctx
@@ -115,11 +115,11 @@ func (p *parley) hear(peer int, message []byte) {
 		p.inbox = append(p.inbox, letter{peer, p.parts[peer]})
 		p.parts[peer] = nil
 	}
-	p.stir()
+	p.notify()
 }
 
-// stir is called with the lock held after a change.
-func (p *parley) stir() {
+// notify wakes who waits for a change. The lock is held.
+func (p *parley) notify() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -192,11 +192,11 @@ func (p *parley) why(peer int) *fault.Error {
 	return p.failed[peer]
 }
 
-// tell says a text to a peer.
+// tell sends a text to a peer.
 func (p *parley) tell(peer int, text []byte) { p.queue([]int{peer}, text) }
 
-// say says a text to all peers.
-func (p *parley) say(text []byte) {
+// tellAll sends a text to all peers.
+func (p *parley) tellAll(text []byte) {
 	all := make([]int, 0, len(p.links))
 	for peer := range p.links {
 		if peer != p.self() {
@@ -221,7 +221,7 @@ func (p *parley) queue(peers []int, text []byte) {
 	}
 	p.mu.Lock()
 	for _, peer := range peers {
-		p.unsaid[peer] = append(p.unsaid[peer], messages...)
+		p.unsent[peer] = append(p.unsent[peer], messages...)
 	}
 	p.mu.Unlock()
 	p.flush()
@@ -239,20 +239,20 @@ func (p *parley) flush() {
 		if link == nil || !link.Open() {
 			continue
 		}
-		for !p.without[peer] && len(p.unsaid[peer]) > 0 && link.Tell(p.unsaid[peer][0]) {
-			p.unsaid[peer] = p.unsaid[peer][1:]
+		for !p.without[peer] && len(p.unsent[peer]) > 0 && link.Tell(p.unsent[peer][0]) {
+			p.unsent[peer] = p.unsent[peer][1:]
 		}
 	}
 }
 
-// said reports whether the links of all that have not left have taken everything.
-func (p *parley) said() bool {
+// sent reports whether the links of all that have not left have taken everything.
+func (p *parley) sent() bool {
 	p.flush()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for peer, link := range p.links {
 		left := p.failed[peer] != nil || link != nil && link.Err() != nil
-		if len(p.unsaid[peer]) > 0 && !left && !p.without[peer] {
+		if len(p.unsent[peer]) > 0 && !left && !p.without[peer] {
 			return false
 		}
 	}

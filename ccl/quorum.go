@@ -35,24 +35,24 @@ const (
 )
 
 // tooFew returns the error of a part that may not go on.
-func (s *settling) tooFew() error {
-	lost, dead := s.change.Lost()
-	if s.grows() {
-		return s.lostFormer()
+func (r *regroup) tooFew() error {
+	lost, dead := r.change.Lost()
+	if r.grows() {
+		return r.lostFormer()
 	}
-	all, silent := len(s.links), member.Silent(lost, dead)
-	s.silent = silent
+	all, silent := len(r.links), member.Silent(lost, dead)
+	r.silent = silent
 	left := all - len(lost)
 	text := fmt.Sprintf("%d of the %d ranks that may live are left here, which is no majority", left, all-len(dead))
 	if 2*left == all-len(dead) {
 		text = fmt.Sprintf("half of the %d ranks that may live are left here, and the lowest one is not", 2*left)
 	}
-	if s.quorum == Majority && Majority.Allows(all, lost, dead) {
+	if r.quorum == Majority && Majority.Allows(all, lost, dead) {
 		text = fmt.Sprintf("no majority of the first %d ranks is left here, and the others of them may not know that the "+
-			"group has grown", s.grown)
+			"group has grown", r.grown)
 	}
-	if s.quorum != Majority {
-		text = fmt.Sprintf("%d of %d ranks are left here, and the quorum is %d", left, all, s.quorum)
+	if r.quorum != Majority {
+		text = fmt.Sprintf("%d of %d ranks are left here, and the quorum is %d", left, all, r.quorum)
 	}
 	if len(silent) == 0 {
 		return fault.New(fault.PeerLost, "%s", text)
@@ -62,49 +62,49 @@ func (s *settling) tooFew() error {
 			"not, shrink with another quorum", text, listed(silent))}
 }
 
-// parting returns the session in which those that go on tell a rank that they have left out, which
+// farewellSession returns the session in which those that go on tell a rank that it is left out. It
 // may ask in any later call of Shrink: it has one for each call of its own.
-func (s *settling) parting(peer int) transport.Session {
-	return transport.Session{ID: s.farewells, Rank: s.self(), Peer: peer, Channels: 1, Key: s.key, OnUse: true}
+func (r *regroup) farewellSession(peer int) transport.Session {
+	return transport.Session{ID: r.farewells, Rank: r.self(), Peer: peer, Channels: 1, Key: r.key, OnUse: true}
 }
 
 // listenTo hears whether ranks that may have gone on have, after this part of the group might not.
-func (s *settling) listenTo(ctx context.Context, ranks []int) {
+func (r *regroup) listenTo(ctx context.Context, ranks []int) {
 	for _, peer := range ranks {
-		fabric := s.fabrics[peer]
+		fabric := r.fabrics[peer]
 		if fabric == nil {
 			continue
 		}
-		s.making.Go(func() {
-			link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
-			s.mu.Lock()
-			defer s.mu.Unlock()
+		r.making.Go(func() {
+			link, err := fabric.Connect(ctx, r.peers[peer].Fabrics[fabric.Name()], r.farewellSession(peer))
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			switch {
 			case err != nil:
-				s.take(err)
-			case s.over:
+				r.take(err)
+			case r.over:
 				link.Close()
 			default:
-				s.echoes = append(s.echoes, link)
+				r.echoes = append(r.echoes, link)
 			}
-			s.stir()
+			r.notify()
 		})
 	}
 }
 
-// part tells the lost ranks that may live that the others have gone on, whenever they ask.
-func (s *settling) part(why []byte) {
+// sendFarewells tells the lost ranks that may live that the others have gone on, whenever they ask.
+func (r *regroup) sendFarewells(why []byte) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(&transport.GivenUp{Why: why})
-	for _, peer := range member.Silent(s.change.Lost()) {
-		fabric := s.fabrics[peer]
+	for _, peer := range member.Silent(r.change.Lost()) {
+		fabric := r.fabrics[peer]
 		if fabric == nil {
 			continue
 		}
 		// What it meets may be what is left of an earlier call of the peer, which hears nothing any
 		// more. So it leaves word once more, until that waits for a call to come.
 		for range mostEarlier {
-			link, err := fabric.Connect(ctx, s.peers[peer].Fabrics[fabric.Name()], s.parting(peer))
+			link, err := fabric.Connect(ctx, r.peers[peer].Fabrics[fabric.Name()], r.farewellSession(peer))
 			if err != nil {
 				break
 			}
@@ -114,38 +114,38 @@ func (s *settling) part(why []byte) {
 }
 
 // leftOut returns the error that says that others went on without this rank, or nil.
-func (s *settling) leftOut() *fault.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil && s.broken.Code == fault.PeerLeft {
-		return s.broken
+func (r *regroup) leftOut() *fault.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil && r.broken.Code == fault.PeerLeft {
+		return r.broken
 	}
 	return nil
 }
 
 // isDead reports whether there is proof that a peer is dead: by its links, by the process itself
 // where its number means something here, or by what was settled.
-func (s *settling) isDead(peer int) bool {
-	if slices.Contains(s.silent, peer) {
+func (r *regroup) isDead(peer int) bool {
+	if slices.Contains(r.silent, peer) {
 		return false
 	}
-	s.mu.Lock()
-	proven := s.proven[peer]
-	s.mu.Unlock()
-	return proven || s.near(peer) && probe.HasEnded(s.peers[peer].Pid)
+	r.mu.Lock()
+	proven := r.proven[peer]
+	r.mu.Unlock()
+	return proven || r.near(peer) && probe.HasEnded(r.peers[peer].Pid)
 }
 
 // near reports whether the process of a peer has the same number here as there.
-func (s *settling) near(peer int) bool {
-	return s.peers[s.self()].Place.SeesProcessesOf(s.peers[peer].Place)
+func (r *regroup) near(peer int) bool {
+	return r.peers[r.self()].Place.SeesProcessesOf(r.peers[peer].Place)
 }
 
 // missing describes ranks that this one waits for.
-func (s *settling) missing(ranks []int) string {
-	text := fmt.Sprintf("ranks %v neither take part in %s nor have died", ranks, s.what)
+func (r *regroup) missing(ranks []int) string {
+	text := fmt.Sprintf("ranks %v neither take part in %s nor have died", ranks, r.what)
 	for _, rank := range ranks {
-		if s.near(rank) && probe.IsStopped(s.peers[rank].Pid) {
-			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, s.peers[rank].Pid)
+		if r.near(rank) && probe.IsStopped(r.peers[rank].Pid) {
+			text += fmt.Sprintf("; rank %d (pid %d) is stopped, by a signal or a debugger", rank, r.peers[rank].Pid)
 		}
 	}
 	return text

@@ -18,13 +18,13 @@ type origin struct {
 	fabrics   []transport.Fabric // by peer
 
 	// Guarded by the node's mu.
-	former   int       // of a group that has grown: how many of its ranks, the first ones, were one before; else 0
-	whole    bool      // it is certain that all of these have become ranks of this group
-	shrinks  int       // calls of Shrink, but for those that went on with an earlier one
-	grows    int       // calls of Grow
-	unended  *settling // a call of Shrink that ctx ended while ranks were missing; the next one goes on with it
-	changing bool      // a call of Shrink or Grow is under way
-	silent   []int     // lost when a quorum was missed: they may have gone on, so that a later death proves nothing
+	former   int      // of a group that has grown: how many of its ranks, the first ones, were one before; else 0
+	whole    bool     // it is certain that all of these have become ranks of this group
+	shrinks  int      // calls of Shrink, but for those that went on with an earlier one
+	grows    int      // calls of Grow
+	unended  *regroup // a call of Shrink that ctx ended while ranks were missing; the next one goes on with it
+	changing bool     // a call of Shrink or Grow is under way
+	silent   []int    // lost when a quorum was missed: they may have gone on, so that a later death proves nothing
 	leftOut  *fault.Error
 }
 
@@ -58,13 +58,13 @@ func (c *Communicator) ShrinkWith(ctx context.Context, quorum Quorum, without ..
 				"rank %d cannot be left out by rank %d of %d", rank, e.cfg.Rank, e.cfg.Size))
 		}
 	}
-	s, err := c.settling(quorum, without)
+	s, err := c.beginShrink(quorum, without)
 	if err != nil {
 		return nil, nil, e.in("shrink", err)
 	}
 	next, members, err := s.run(ctx)
-	s.gave = err
-	c.settled(s, err != nil && s.change.Number() == 1 && ctx.Err() != nil)
+	s.failure = err
+	c.endShrink(s, err != nil && s.change.Number() == 1 && ctx.Err() != nil)
 	if err != nil {
 		return nil, nil, e.in("shrink", err)
 	}
@@ -84,10 +84,10 @@ func (c *Communicator) change() error {
 	return nil
 }
 
-// settling begins a call of Shrink, or goes on with one.
-func (c *Communicator) settling(quorum Quorum, without []int) (*settling, error) {
+// beginShrink begins a call of Shrink, or goes on with one.
+func (c *Communicator) beginShrink(quorum Quorum, without []int) (*regroup, error) {
 	o := c.origin
-	var other *settling
+	var other *regroup
 	defer func() {
 		if other != nil {
 			other.end()
@@ -108,7 +108,7 @@ func (c *Communicator) settling(quorum Quorum, without []int) (*settling, error)
 			return nil, err
 		}
 		o.shrinks++
-		s = c.newSettling(peers, quorum, without, o.shrinks)
+		s = c.newShrink(peers, quorum, without, o.shrinks)
 		over := s.connect()
 		if quorum != AnyQuorum { // then every part goes on
 			s.listenTo(over, s.silent)
@@ -119,8 +119,8 @@ func (c *Communicator) settling(quorum Quorum, without []int) (*settling, error)
 	return s, nil
 }
 
-// settled ends a call of Shrink, unless it is to be kept for the next one.
-func (c *Communicator) settled(s *settling, keep bool) {
+// endShrink ends a call of Shrink, unless it is to be kept for the next one.
+func (c *Communicator) endShrink(s *regroup, keep bool) {
 	o := c.origin
 	c.node.mu.Lock()
 	o.changing = false
@@ -134,10 +134,10 @@ func (c *Communicator) settled(s *settling, keep bool) {
 	}
 }
 
-func (c *Communicator) newSettling(peers []address, quorum Quorum, without []int, call int) *settling {
+func (c *Communicator) newShrink(peers []address, quorum Quorum, without []int, call int) *regroup {
 	o := c.origin
 	_, key := sessionOf(o.addresses)
-	s := &settling{parley: newParley(o.endpoint, peers, o.fabrics, o.session("shrink", call), key), what: "shrink",
+	s := &regroup{parley: newParley(o.endpoint, peers, o.fabrics, o.session("shrink", call), key), what: "shrink",
 		quorum: quorum, silent: o.silent, farewells: o.session("left out of shrink", 0),
 		known: make([]bool, len(peers))}
 	for _, rank := range without {
@@ -160,12 +160,12 @@ func (o *origin) session(what string, call int) (id [16]byte) {
 }
 
 // leaveOut counts ranks as lost.
-func (s *settling) leaveOut(ranks []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *regroup) leaveOut(ranks []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, rank := range ranks {
-		if !s.without[rank] && s.failed[rank] == nil {
-			s.failed[rank] = fault.Peer(fault.PeerLost, rank, "it is left out")
+		if !r.without[rank] && r.failed[rank] == nil {
+			r.failed[rank] = fault.Peer(fault.PeerLost, rank, "it is left out")
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (s *scene) dies(transport string, with syscall.Signal) []error {
 	node, err := ccl.NewNode(ccl.NodeOptions{})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { node.Close() })
-	cmd := exec.Command(program, childArgument, "stand,"+transport)
+	cmd := exec.Command(program, childArgument, "idle,"+transport)
 	in, err := cmd.StdinPipe()
 	require.NoError(s.t, err)
 	out, err := cmd.StdoutPipe()
@@ -264,8 +264,8 @@ func (s *scene) dies(transport string, with syscall.Signal) []error {
 	return []error{c.Do(background, call)}
 }
 
-// standChild is rank 1 of such a group: it calls nothing. SIGUSR1 ends it, with a status.
-func standChild(words []string) error {
+// idleChild is rank 1 of such a group: it calls nothing. SIGUSR1 ends it, with a status.
+func idleChild(words []string) error {
 	node, err := ccl.NewNode(ccl.NodeOptions{})
 	if err != nil {
 		return err

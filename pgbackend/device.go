@@ -140,13 +140,13 @@ func (p *place) retain(n *ccl.Node, opts *ccl.Options, ranks int) (d device, err
 		}
 	}
 	if err != nil {
-		return device{}, errors.Join(err, d.letGo())
+		return device{}, errors.Join(err, d.release())
 	}
 	return d, nil
 }
 
-// letGo undoes retain.
-func (d device) letGo() error {
+// release undoes retain.
+func (d device) release() error {
 	if d.context == nil {
 		return nil
 	}

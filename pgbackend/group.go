@@ -108,7 +108,7 @@ func open(cfg Config) (*Group, error) {
 	}
 	endpoint, err := n.Open(config)
 	if err != nil {
-		return nil, errors.Join(err, g.taken().letGo())
+		return nil, errors.Join(err, g.taken().release())
 	}
 	g.rank, g.size, g.endpoint = cfg.Rank, cfg.Size, endpoint
 	return g, nil
@@ -196,7 +196,7 @@ func (g *Group) enter(op, member string, by time.Time,
 	g.mu.Lock()
 	if g.joining == nil {
 		g.mu.Unlock()
-		g.taken().letGo()
+		g.taken().release()
 		if err == nil && comm != nil {
 			comm.Close()
 		}
@@ -481,7 +481,7 @@ func (g *Group) Close() error {
 		return nil // Join gives the device back, when it does not use it any more
 	}
 	if comm == nil {
-		return g.taken().letGo()
+		return g.taken().release()
 	}
 	forget(g)
 	return comm.Close()

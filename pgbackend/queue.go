@@ -179,15 +179,15 @@ func (q *Queue) Next(last uint64) (token uint64, thread bool) {
 		q.bell.Cancel()
 		q.idle--
 		if q.due.count > 0 {
-			return q.give()
+			return q.next()
 		}
 		q.changed.Broadcast()
 		return 0, false
 	}
 }
 
-// give returns the first entry that is due.
-func (q *Queue) give() (token uint64, thread bool) {
+// next removes and returns the first entry that is due.
+func (q *Queue) next() (token uint64, thread bool) {
 	e := q.due.pop()
 	q.underway[e.token] = e
 	q.hooks += hooks(e)

@@ -465,7 +465,7 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 		if err := w.compare(turn); err != nil {
 			return err
 		}
-		m.giveBack(m.out)
+		m.release(m.out)
 	}
 	if !message || send {
 		for b, x := range m.in {
@@ -473,7 +473,7 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 				return fmt.Errorf("input block %d was changed", b)
 			}
 		}
-		m.giveBack(m.in)
+		m.release(m.in)
 	}
 	return nil
 }
@@ -482,7 +482,7 @@ func (w *walker) ended(err error, turn int, send, message bool) error {
 // rank reads or writes them any more.
 const spoil = 0xa5
 
-func (m *memory) giveBack(all [][]byte) {
+func (m *memory) release(all [][]byte) {
 	m.spoiled = append(m.spoiled, all...)
 	for _, x := range all {
 		for k := range x {

@@ -37,7 +37,7 @@ func (c *Comm) Drain(d, receives, doubt time.Duration, toCome func(butReceives b
 			}
 		}
 		if found != nil {
-			c.run.blame.Stir()
+			c.run.blame.Wake()
 			select {
 			case f := <-found:
 				if f.Silent {

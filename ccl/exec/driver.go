@@ -53,7 +53,7 @@ func (c *Comm) advance() bool {
 	if !moved && (c.messages.engine.Active() || c.idle%unaskedEvery == 0) || c.messages.count > 0 {
 		moved = c.messages.engine.Advance() || moved
 	}
-	if len(c.keyed.stirred) > 0 {
+	if len(c.keyed.scheduled) > 0 {
 		c.advanceKeyed()
 		moved = true
 	}

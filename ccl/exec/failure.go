@@ -185,7 +185,7 @@ func (c *Comm) breakOff(err *fault.Error) {
 	for len(c.keyed.all) > 0 {
 		c.endKeyed(c.keyed.all[0], err)
 	}
-	c.keyed.clearStirred()
+	c.keyed.clearScheduled()
 	c.run.links.Leave(why)
 	c.run.windows.Release()
 	c.run.frame.unrung = false // the links, and the doorbells behind them, may be gone; each bye wakes its peer

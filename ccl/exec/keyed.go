@@ -60,13 +60,13 @@ type keyed struct {
 	prog  compiled
 
 	own, left   [4]uint64 // signatures, of this rank and of its left neighbour
-	give, take  keyedMessage
+	send, recv  keyedMessage
 	bell, bells []byte // what a barrier gathers
 
 	messages *messages
 	flying   int   // messages in the engine
 	slot     int   // in keyedOps.all
-	ready    bool  // it is in keyedOps.stirred
+	ready    bool  // it is in keyedOps.scheduled
 	failed   error // of its memory, or of a message
 }
 
@@ -80,10 +80,10 @@ type keyedMessage struct {
 
 // keyedOps is the keyed operations of a Comm. Only the driver uses it.
 type keyedOps struct {
-	planner Planner // nil for none
-	all     []*Op   // have begun and not ended
-	stirred []*Op   // those of them of which a message has ended, or that have just begun
-	dead    *Op     // has failed because of a death
+	planner   Planner // nil for none
+	all       []*Op   // have begun and not ended
+	scheduled []*Op   // those of them of which a message has ended, or that have just begun
+	dead      *Op     // has failed because of a death
 }
 
 func (s *keyedOps) add(op *Op) {
@@ -99,18 +99,18 @@ func (s *keyedOps) remove(op *Op) {
 	s.all = s.all[:last]
 }
 
-// stir has the driver move on an operation.
-func (s *keyedOps) stir(op *Op) {
+// schedule has the driver move on an operation.
+func (s *keyedOps) schedule(op *Op) {
 	if !op.keyed.ready {
 		op.keyed.ready = true
-		s.stirred = append(s.stirred, op)
+		s.scheduled = append(s.scheduled, op)
 	}
 }
 
-// clearStirred forgets which operations were stirred.
-func (s *keyedOps) clearStirred() {
-	clear(s.stirred)
-	s.stirred = s.stirred[:0]
+// clearScheduled forgets which operations were scheduled.
+func (s *keyedOps) clearScheduled() {
+	clear(s.scheduled)
+	s.scheduled = s.scheduled[:0]
 }
 
 // PostKeyed starts a keyed call. An invalid call fails immediately.
@@ -139,7 +139,7 @@ func (c *Comm) beginKeyed(op *Op) {
 		return
 	}
 	op.keyed.failed = err // it ends the Comm, which must not happen here
-	c.keyed.stir(op)
+	c.keyed.schedule(op)
 }
 
 func (c *Comm) prepareKeyed(op *Op) error {
@@ -194,9 +194,9 @@ func (k *keyed) gatherBells(rank, ranks int) {
 func (k *keyed) sign(op *Op, rank, size int) {
 	print := Print(&op.call, 0)
 	k.own = [4]uint64{k.key.ID, print[0], print[1], print[2]}
-	k.give.req = p2p.Request{Peer: (rank + 1) % size, Send: true, Data: address(&k.own)}
-	k.take.req = p2p.Request{Peer: (rank + size - 1) % size, Data: address(&k.left)}
-	for _, m := range []*keyedMessage{&k.take, &k.give} {
+	k.send.req = p2p.Request{Peer: (rank + 1) % size, Send: true, Data: address(&k.own)}
+	k.recv.req = p2p.Request{Peer: (rank + size - 1) % size, Data: address(&k.left)}
+	for _, m := range []*keyedMessage{&k.recv, &k.send} {
 		m.req.Tag, m.req.Bytes = k.key.tag(signaturePart), len(k.own)*8
 		k.post(m)
 	}
@@ -215,14 +215,14 @@ func (c *Comm) keyedDone(req *p2p.Request, err error) {
 	m.landed, m.err = true, err
 	m.of.flying--
 	c.messages.addWith(req.Peer, -1)
-	c.keyed.stir(m.of.frame.op)
+	c.keyed.schedule(m.of.frame.op)
 }
 
-// advanceKeyed moves on the keyed operations that were stirred, of which there are some. The caller
+// advanceKeyed moves on the keyed operations that are scheduled; there are some. The caller
 // holds the lock.
 func (c *Comm) advanceKeyed() {
-	for i := 0; i < len(c.keyed.stirred); i++ { // more may be stirred in the loop
-		op := c.keyed.stirred[i]
+	for i := 0; i < len(c.keyed.scheduled); i++ { // more may be scheduled in the loop
+		op := c.keyed.scheduled[i]
 		k := op.keyed
 		k.ready = false
 		done, err := false, k.failed
@@ -232,7 +232,7 @@ func (c *Comm) advanceKeyed() {
 				done, err = s == finished, k.failed
 			}
 		}
-		if err == nil && k.take.landed {
+		if err == nil && k.recv.landed {
 			err = k.compare()
 		}
 		switch {
@@ -245,21 +245,21 @@ func (c *Comm) advanceKeyed() {
 			c.endKeyed(op, nil)
 		}
 	}
-	c.keyed.clearStirred()
+	c.keyed.clearScheduled()
 }
 
 // compare checks the signature of the left neighbour.
 func (k *keyed) compare() error {
-	if err := k.take.err; err != nil {
+	if err := k.recv.err; err != nil {
 		return err
 	}
-	if k.give.landed && k.give.err != nil {
-		return k.give.err
+	if k.send.landed && k.send.err != nil {
+		return k.send.err
 	}
 	if k.left == k.own {
 		return nil
 	}
-	peer := k.take.req.Peer
+	peer := k.recv.req.Peer
 	if k.left[0] != k.own[0] {
 		return fault.Peer(fault.Mismatch, peer,
 			"keys %x and %x cannot be told apart, so calls that belong to different callbacks have met",
@@ -355,7 +355,7 @@ func (k *keyed) awaited() (ranks []int) {
 	for lane := range k.frame.lanes {
 		add(k.frame.lanes[lane].message)
 	}
-	add(&k.take)
+	add(&k.recv)
 	return ranks
 }
 

@@ -6,7 +6,7 @@ import "fmt"
 
 // modelStep is what a thread does at a place.
 type modelStep struct {
-	// name is the name of the atomic operation: in the code, "model: NAME" stands beside it. Steps
+	// name is the name of the atomic operation: in the code, "model: NAME" is beside it. Steps
 	// that are not in this package, or are no atomic operation, are absent there.
 	name   string
 	absent bool

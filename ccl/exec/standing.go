@@ -46,7 +46,7 @@ func attended[T any](c *Comm, told <-chan T, d time.Duration) (what T, ok bool) 
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for end := now() + int64(d); now() < end && c.pending.Load() > 0; { // model: none: what it learns may be late
-		c.run.blame.Stir()
+		c.run.blame.Wake()
 		c.workOnce()
 		select {
 		case what = <-told:

@@ -74,13 +74,13 @@ type Meeting struct {
 	then step      // what takes the answer to the last request; nil when there was none
 	want int       // how many values that answer has
 
-	round  int
-	open   bool          // the round had no verdict when this rank's offer was there
-	sized  bool          // the size was compared in this round
-	pause  time.Duration // the last one
-	look   time.Time     // when to look next
-	offers []*offer      // of all ranks
-	said   *verdict      // on the round
+	round   int
+	open    bool          // the round had no verdict when this rank's offer was there
+	sized   bool          // the size was compared in this round
+	pause   time.Duration // the last one
+	look    time.Time     // when to look next
+	offers  []*offer      // of all ranks
+	verdict *verdict      // on the round
 
 	newest []string       // the keys of the newest offers
 	twin   string         // the key of a later offer of this rank
@@ -125,7 +125,7 @@ func (m *Meeting) Step(now time.Time, a Answer) Request {
 func (m *Meeting) Interrupt(now time.Time, why string) Request {
 	m.now = now
 	m.cfg.KeepsStore = false
-	if m.over || m.said != nil || m.pause == 0 { // nothing can be written yet, or any more
+	if m.over || m.verdict != nil || m.pause == 0 { // nothing can be written yet, or any more
 		return m.end(fault.New(fault.Aborted, "%s", why))
 	}
 	m.open = true
@@ -207,7 +207,7 @@ func (m *Meeting) found(a Answer) Request {
 
 // enter begins a round, which may have a verdict already.
 func (m *Meeting) enter() Request {
-	m.open, m.sized, m.said, m.offers = false, false, nil, nil
+	m.open, m.sized, m.verdict, m.offers = false, false, nil, nil
 	m.pause, m.look = firstPause, m.now.Add(lookEach)
 	if m.cfg.Failed != "" {
 		return m.judge(&verdict{Kind: failed, Why: m.cfg.Failed[:min(len(m.cfg.Failed), maxWhy)]})
@@ -362,7 +362,7 @@ func (m *Meeting) heard(a Answer) Request {
 	if err != nil {
 		return m.end(err)
 	}
-	m.said = v
+	m.verdict = v
 	switch {
 	case v.Kind == met && (m.open || m.among()):
 		return m.met()
@@ -380,10 +380,10 @@ func (m *Meeting) climb() Request {
 
 func (m *Meeting) climbed(a Answer) Request {
 	if a.Number == 1 {
-		m.round, m.said = m.round+1, nil
+		m.round, m.verdict = m.round+1, nil
 		return m.climb()
 	}
-	if m.said == nil {
+	if m.verdict == nil {
 		return m.ask((*Meeting).learned, Request{Op: Read, Keys: one(verdictKey(m.round))})
 	}
 	return m.recall()
@@ -394,13 +394,13 @@ func (m *Meeting) learned(a Answer) Request {
 	if err != nil {
 		return m.end(err)
 	}
-	m.said = v
+	m.verdict = v
 	return m.recall()
 }
 
 // recall looks whether a round that ended before this rank came is of concern to it.
 func (m *Meeting) recall() Request {
-	v := m.said
+	v := m.verdict
 	if v.Kind == met || m.cfg.Failed != "" || v.By.Rank == m.self.Rank || v.At < m.cfg.Began.UnixNano() {
 		return m.goOn()
 	}
@@ -423,12 +423,12 @@ func (m *Meeting) goOn() Request {
 
 // among reports whether this attempt is one of those that have met.
 func (m *Meeting) among() bool {
-	return m.said.Size == m.self.Size && m.said.attempt(m.self.Rank, m.round) == m.self.Attempt
+	return m.verdict.Size == m.self.Size && m.verdict.attempt(m.self.Rank, m.round) == m.self.Attempt
 }
 
 // met takes that the group has met, with this attempt or without it.
 func (m *Meeting) met() Request {
-	v := m.said
+	v := m.verdict
 	switch {
 	case m.among():
 		return m.ask((*Meeting).collected, Request{Op: Read, Keys: m.keys(func(rank int) string {
@@ -452,7 +452,7 @@ func (m *Meeting) marked(Answer) Request {
 	switch {
 	case !m.cfg.KeepsStore:
 		return m.fail()
-	case m.said.Kind == failed: // also to ranks that are just coming
+	case m.verdict.Kind == failed: // also to ranks that are just coming
 		m.there = m.others()
 		return m.keep()
 	}
@@ -480,4 +480,4 @@ func (m *Meeting) kept(a Answer) Request {
 
 func (m *Meeting) rested(Answer) Request { return m.keep() }
 
-func (m *Meeting) fail() Request { return m.end(m.said.err(&m.self, m.now, &m.cfg)) }
+func (m *Meeting) fail() Request { return m.end(m.verdict.err(&m.self, m.now, &m.cfg)) }

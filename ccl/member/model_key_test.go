@@ -67,7 +67,7 @@ func generation(pid int) byte { return byte(pid / 100) }
 func (w *world) encodeRank(rank int) []byte {
 	p := w.ranks[rank]
 	m := p.m
-	code := []byte{generation(p.pid), byte(p.attempt), flags(p.wrote, m.open, m.over, m.late(), m.said != nil),
+	code := []byte{generation(p.pid), byte(p.attempt), flags(p.wrote, m.open, m.over, m.late(), m.verdict != nil),
 		byte(p.request.Op), byte(p.request.Number), byte(m.round), byte(m.self.Attempt), byte(len(m.asked)),
 		byte(len(m.there)), byte(len(m.away))}
 	code = binary.LittleEndian.AppendUint64(code, uint64(reflect.ValueOf(m.then).Pointer()))

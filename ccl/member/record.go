@@ -120,13 +120,13 @@ func (v *verdict) err(self *party, now time.Time, cfg *Config) error {
 			return fault.Peer(fault.Timeout, v.By.Rank, "%s gave up %.1f s ago, since this rank had not come within %s; %s",
 				by, max(now.Sub(time.Unix(0, v.At)), 0).Seconds(), waited, again)
 		}
-		said := ""
+		note := ""
 		if !v.By.same(self) {
-			said = fmt.Sprintf(" (%s gave up)", by)
+			note = fmt.Sprintf(" (%s gave up)", by)
 		}
 		return fault.New(fault.Timeout, "%s (of %d) did not come to group %s within %s%s: not started, still busy, or "+
 			"failed before the call of init_process_group or new_group; look at the output there, or raise the timeout",
-			cfg.named(v.Missing), cfg.Size, cfg.Name, waited, said)
+			cfg.named(v.Missing), cfg.Size, cfg.Name, waited, note)
 	case ended:
 		within := ""
 		if v.Timeout > 0 {

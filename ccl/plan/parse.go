@@ -338,7 +338,7 @@ func (r *reader) programs() {
 // lengths reads the lengths of the chunks of tmp or win.
 func (r *reader) lengths(word string, start int) {
 	if r.rank < 0 || r.inLane {
-		r.fail(start, "%s stands before the lanes of a rank", word)
+		r.fail(start, "%s must come before the lanes of a rank", word)
 		return
 	}
 	buf, place, list := Tmp, &r.places.tmp, &r.program.tmp
@@ -384,7 +384,7 @@ func (r *reader) numbers(what string) [2]int {
 
 func (r *reader) lane(start int) {
 	if r.rank < 0 {
-		r.fail(start, "a lane stands behind the rank that has it")
+		r.fail(start, "a lane must come after its rank")
 		return
 	}
 	l := r.int("lane", 0, MaxLanes-1)
@@ -402,7 +402,7 @@ func (r *reader) stepLine() {
 	start := r.at
 	indent := start - r.start
 	if !r.inLane {
-		r.fail(start, "%s, want rank, tmp, win or lane; steps stand in lanes", r.found())
+		r.fail(start, "%s, want rank, tmp, win or lane; steps belong in lanes", r.found())
 		return
 	}
 	if r.loopAt >= 0 && indent <= r.loopAt {

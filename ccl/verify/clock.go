@@ -57,4 +57,4 @@ func (s *clocks) copyOf(c clock) int32 {
 	return id
 }
 
-func (s *clocks) giveBack(id int32) { s.free = append(s.free, id) }
+func (s *clocks) release(id int32) { s.free = append(s.free, id) }

@@ -177,7 +177,7 @@ func (x *execution) passOn(l *lane, p point) {
 	l.follows = &trail{stamp{before.id, ended(int(p.step))}, b.trail}
 	if before.followers[p.step]--; before.followers[p.step] == 0 {
 		before.begun[p.step] = begun{}
-		x.clocks.giveBack(b.clock)
+		x.clocks.release(b.clock)
 	}
 }
 

@@ -119,7 +119,7 @@ func (x *execution) wait(l *lane, a *action) (over bool, bad *Counterexample) {
 		}
 	}
 	x.puts[key] = left
-	x.clocks.giveBack(s.clock)
+	x.clocks.release(s.clock)
 	x.end(l)
 	return true, nil
 }

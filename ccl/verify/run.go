@@ -270,7 +270,7 @@ func (x *execution) start(l *lane, a *action) {
 		l.clock.join(x.clocks.at(end))
 		if before.waits[p.step]--; before.waits[p.step] == 0 {
 			before.ends[p.step] = 0
-			x.clocks.giveBack(end)
+			x.clocks.release(end)
 		}
 	}
 	x.enter(l, a)

@@ -25,10 +25,10 @@ type bench struct {
 	c      cuda.Context
 	graphs Graphs
 
-	mu      sync.Mutex
-	waited  []func() // ends what streams may still wait for
-	streams []cuda.Stream
-	give    []func() error
+	mu       sync.Mutex
+	waited   []func() // ends what streams may still wait for
+	streams  []cuda.Stream
+	cleanups []func() error
 }
 
 func newBench(t *testing.T, d cuda.Driver, device int) *bench {
@@ -48,7 +48,7 @@ func (b *bench) retain() cuda.Context {
 	return c
 }
 
-// close gives everything back: nothing may be freed while work is pending.
+// close frees everything: nothing may be freed while work is pending.
 func (b *bench) close() {
 	if b.t.Failed() {
 		for _, end := range b.waited {
@@ -58,8 +58,8 @@ func (b *bench) close() {
 	for _, s := range b.streams {
 		b.ends(s)
 	}
-	for i := len(b.give) - 1; i >= 0; i-- {
-		if err := b.give[i](); err != nil {
+	for i := len(b.cleanups) - 1; i >= 0; i-- {
+		if err := b.cleanups[i](); err != nil {
 			b.t.Error(err)
 		}
 	}
@@ -69,11 +69,11 @@ func (b *bench) close() {
 	}
 }
 
-// later has something given back at the end.
-func (b *bench) later(give func() error) {
+// later has a function called at the end.
+func (b *bench) later(f func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.give = append(b.give, give)
+	b.cleanups = append(b.cleanups, f)
 }
 
 func (b *bench) must(err error) {

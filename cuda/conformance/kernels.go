@@ -155,7 +155,7 @@ func testLaunchEvents(b *bench) {
 			to, from cuda.Ptr
 		}{{s, u, device.Ptr() + n, device.Ptr()}, {u, s, device.Ptr(), device.Ptr() + n}} {
 			b.launchCopy(f, each.in, each.to, each.from, n)
-			b.copy(each.in, each.from, back.Ptr(), n) // what stood there is not needed any more
+			b.copy(each.in, each.from, back.Ptr(), n) // the old value is not needed any more
 			b.must(e.Record(each.in))
 			b.must(each.next.Wait(e))
 		}

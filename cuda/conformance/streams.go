@@ -18,7 +18,7 @@ func testStreamOrder(b *bench) {
 	for i := range steps {
 		from := i % 2 * n
 		b.copy(s, device.Ptr()+ptr(n-from), device.Ptr()+ptr(from), n)
-		b.copy(s, device.Ptr()+ptr(from), back.Ptr(), n) // what stood there is not needed any more
+		b.copy(s, device.Ptr()+ptr(from), back.Ptr(), n) // the old value is not needed any more
 	}
 	b.copy(s, back.Ptr(), device.Ptr(), n)
 	b.must(s.Synchronize())

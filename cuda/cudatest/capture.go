@@ -49,7 +49,7 @@ func (d *Driver) BeginCapture(s cuda.Stream) {
 	h := s.(*handle)
 	h.s.capture = &capture{id: captures.Add(1), origin: h.s, lanes: []*capturing{{stream: h.s}}}
 	d.captures = append(d.captures, h.s.capture)
-	d.stir()
+	d.noteProgress()
 }
 
 // EndCapture ends it, and returns what was recorded. It fails if something illegal was called, or
@@ -72,7 +72,7 @@ func (d *Driver) EndCapture(s cuda.Stream) (*Graph, error) {
 		}
 	}
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
-	d.stir()
+	d.noteProgress()
 	switch {
 	case c.invalid:
 		d.due = append(d.due, c.retained...)
@@ -137,7 +137,7 @@ func (d *Driver) captureWait(s *stream, p *place, e *event) error {
 	}
 	s.capture = p.capture
 	s.capture.record(d, s, waitWork{p, e})
-	d.stir()
+	d.noteProgress()
 	return nil
 }
 
@@ -177,6 +177,6 @@ func (h *handle) Retain(release func()) error {
 		}
 	}
 	c.retained = append(c.retained, retained{h.c, release})
-	d.stir()
+	d.noteProgress()
 	return nil
 }

@@ -44,7 +44,7 @@ func (c *context) NewStream(int) (cuda.Stream, error) {
 		return nil, err
 	}
 	s := d.newStream(c)
-	d.stir()
+	d.noteProgress()
 	return &handle{c: c, native: s.native, s: s}, nil
 }
 
@@ -82,7 +82,7 @@ func (c *context) NewEvent() (cuda.Event, error) {
 		return nil, err
 	}
 	d.events++
-	d.stir()
+	d.noteProgress()
 	e := &event{c: c, index: d.events, made: here()}
 	c.events[e] = true
 	return e, nil
@@ -131,7 +131,7 @@ func (c *context) Release() error {
 			c.release(other.agent)
 		}
 	}
-	d.stir()
+	d.noteProgress()
 	if c.device.lost != 0 {
 		return failure(call, c.device.lost)
 	}
@@ -144,7 +144,7 @@ func (c *context) HostAccess(p cuda.Ptr, bytes int, write bool) (ended func()) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stir()
+	d.noteProgress()
 	if bytes == 0 {
 		return func() {}
 	}
@@ -166,6 +166,6 @@ func (c *context) HostAccess(p cuda.Ptr, bytes int, write bool) (ended func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		access.time = c.agent.now()
-		d.stir()
+		d.noteProgress()
 	}
 }

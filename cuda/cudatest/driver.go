@@ -90,7 +90,7 @@ func (d *Driver) Close() {
 	if !d.closed {
 		d.closed = true
 		d.moved.Broadcast()
-		d.rouse()
+		d.wakeScheduler()
 	}
 	d.mu.Unlock()
 	<-d.ended
@@ -153,7 +153,7 @@ func (d *Driver) Retain(index int) (cuda.Context, error) {
 		other.release(c.agent)
 	}
 	d.contexts = append(d.contexts, c)
-	d.stir()
+	d.noteProgress()
 	if d.o.Cost != nil {
 		return clocked{c}, nil
 	}
@@ -168,17 +168,17 @@ func (d *Driver) Order(before, after cuda.Context) {
 	contextOf(before).release(contextOf(after).agent)
 }
 
-// rouse makes the scheduler look again.
-func (d *Driver) rouse() {
+// wakeScheduler makes the scheduler look again.
+func (d *Driver) wakeScheduler() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// stir notes that something has moved.
-func (d *Driver) stir() {
+// noteProgress notes that something has moved.
+func (d *Driver) noteProgress() {
 	d.seen, d.stuck = time.Now(), false
 	d.moved.Broadcast()
-	d.rouse()
+	d.wakeScheduler()
 }

@@ -90,7 +90,7 @@ func (e *event) Done() (bool, error) {
 		return false, nil
 	}
 	if e.c.agent.clock.join(e.last.known) {
-		d.stir()
+		d.noteProgress()
 	}
 	return true, nil
 }
@@ -108,6 +108,6 @@ func (e *event) Destroy() error {
 	}
 	e.destroyed = true
 	delete(e.c.events, e)
-	d.stir()
+	d.noteProgress()
 	return err
 }

@@ -139,7 +139,7 @@ func (d *Driver) lose(dev *device, code int) {
 		}
 		q.started, q.pending = nil, nil
 	}
-	d.stir()
+	d.noteProgress()
 }
 
 // fails counts a call, and returns the error that the faults have for it.

@@ -77,7 +77,7 @@ func (g *Graph) Launch(s cuda.Stream) error {
 	ended := &place{stream: first, n: first.enqueued + 1}
 	d.push(first, recordWork{ended, end{g, "end"}}, known, at)
 	d.push(h.s, waitWork{ended, end{g, "end"}}, known, at)
-	d.stir()
+	d.noteProgress()
 	return nil
 }
 
@@ -111,14 +111,14 @@ func (g *Graph) again(lane *stream, w work, marked map[fmt.Stringer]*place) work
 			return nil
 		}
 		again := &wordWork{op: w.op, behind: w.behind}
-		again.give(d)
+		again.noteWrite(d)
 		return again
 	case *tickWork:
 		if d.leavesOutTick(lane, w) {
 			return nil
 		}
 		again := &tickWork{launchWork: w.launchWork}
-		again.give(d)
+		again.noteWrite(d)
 		return again
 	case recordWork:
 		if d.leaveOut(RecordEvent, "the record of %v in %s", w.what, lane.agent.name) {
@@ -154,7 +154,7 @@ func (g *Graph) Destroy() error {
 		return err
 	}
 	g.destroyed = true
-	d.stir()
+	d.noteProgress()
 	return err
 }
 
@@ -186,8 +186,8 @@ func (d *Driver) forgetGraphs() {
 	})
 }
 
-// letGo calls the functions whose graphs are gone, without the lock.
-func (d *Driver) letGo() {
+// releaseDue calls the functions whose graphs are gone, without the lock.
+func (d *Driver) releaseDue() {
 	for d.leaving() {
 		d.forgetGraphs()
 		due := d.due
@@ -198,6 +198,6 @@ func (d *Driver) letGo() {
 		}
 		d.mu.Lock()
 		d.releasing = false
-		d.stir()
+		d.noteProgress()
 	}
 }

@@ -2,8 +2,8 @@ package cudatest
 
 import "github.com/goccl/goccl/cuda"
 
-// Hold keeps everything that is or will be enqueued in a stream from being executed, as if it stood
-// behind a kernel that takes long.
+// Hold keeps everything that is or will be enqueued in a stream from being executed, as if it
+// were behind a kernel that takes long.
 func (d *Driver) Hold(s cuda.Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -12,7 +12,7 @@ func (d *Driver) Hold(s cuda.Stream) {
 	for d.running != nil && d.running.stream == h.s {
 		d.moved.Wait()
 	}
-	d.stir()
+	d.noteProgress()
 }
 
 // Settle waits until nothing that is enqueued can go on: all of it has ended or waits. A mistake is
@@ -32,5 +32,5 @@ func (d *Driver) Release(streams ...cuda.Stream) {
 	for _, s := range streams {
 		s.(*handle).s.held = false
 	}
-	d.stir()
+	d.noteProgress()
 }

@@ -175,7 +175,7 @@ func (d *Driver) add(a *allocation) {
 	a.index, a.made = d.made, here()
 	at, _ := slices.BinarySearchFunc(d.allocations, a.ptr, byAddress)
 	d.allocations = slices.Insert(d.allocations, at, a)
-	d.stir()
+	d.noteProgress()
 }
 
 // addressOf returns the address of memory in this process.
@@ -299,7 +299,7 @@ func (d *Driver) remove(a *allocation) {
 	if a.c != nil && a.segment != nil && !a.imported {
 		a.c.device.bytes -= int64(len(a.memory))
 	}
-	d.stir()
+	d.noteProgress()
 }
 
 // unmap gives the memory back to the system.

@@ -44,7 +44,7 @@ func (c *context) Load(code []byte) (cuda.Module, error) {
 	d.modules++
 	m := &module{c: c, index: d.modules, made: here()}
 	c.modules[m] = true
-	d.stir()
+	d.noteProgress()
 	return m, nil
 }
 
@@ -91,7 +91,7 @@ func (m *module) Unload() error {
 	}
 	m.unloaded = true
 	delete(m.c.modules, m)
-	d.stir()
+	d.noteProgress()
 	return err
 }
 

@@ -48,12 +48,12 @@ func (d *Driver) enqueue(h *handle, w work) {
 	s := h.s
 	if s.capture != nil {
 		s.capture.record(d, s, w)
-		d.stir()
+		d.noteProgress()
 		return
 	}
 	d.makeRoom(s, 1)
 	d.push(s, w, h.c.agent.publish(), here()).since = h.c.elapsed
-	d.stir()
+	d.noteProgress()
 }
 
 // makeRoom waits until a stream has room for some operations.
@@ -164,21 +164,21 @@ func (d *Driver) moveBytes(op *operation, move func() error) {
 }
 
 // wordWork is one operation of a batch. Each is enqueued by itself, as the contract has it: others
-// may be executed between them, and what it orders is not more than the place where it stands.
+// may be executed between them, and it orders no more than its place in the stream does.
 type wordWork struct {
 	op     cuda.WordOp
 	behind []cuda.WordOp // in the same batch, for texts
 	write  *wordWrite
 }
 
-// give notes a write when it is enqueued.
-func (w *wordWork) give(d *Driver) {
+// noteWrite notes a write when it is enqueued.
+func (w *wordWork) noteWrite(d *Driver) {
 	if w.op.Wait {
 		return
 	}
 	w.write = &wordWrite{value: w.op.Value}
 	if a, why := d.find(w.op.At, 8); why == "" {
-		a.space.word(a, int(w.op.At-a.ptr)).give(w.write)
+		a.space.word(a, int(w.op.At-a.ptr)).noteWrite(w.write)
 	}
 }
 

@@ -79,7 +79,7 @@ func (d *Driver) leavesOutWord(s *stream, op cuda.WordOp) bool {
 // loadsEarly counts the first Load after a write was enqueued. If it is left out, it returns the
 // value that the stream will write.
 func (d *Driver) loadsEarly(r *registered, w *word) (value uint64, left bool) {
-	write := w.given
+	write := w.enqueued
 	if write == nil || write.n <= w.asked[r.c.agent] {
 		return 0, false
 	}

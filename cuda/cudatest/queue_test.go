@@ -41,7 +41,7 @@ func TestQueues(t *testing.T) {
 }
 
 // TestQueueInOrder has what waits hold up what was enqueued behind it, and nothing before it: a
-// wait for an event, and what stands behind work of its own stream.
+// wait for an event, and what is behind work of its own stream.
 func TestQueueInOrder(t *testing.T) {
 	b := newBench(t, cudatest.Options{Queues: 1, Delay: -1})
 	words, s, u, v, e := b.register(128), b.stream(), b.stream(), b.stream(), b.event()

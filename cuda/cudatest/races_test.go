@@ -139,7 +139,7 @@ var races = []race{
 			b.must(u.Copy(other.Ptr()+200, data.Ptr(), 100))
 			b.ends(u)
 		}},
-	// A write tells of the waits that stand before it, in the same batch, too.
+	// A write tells of the waits before it, in the same batch, too.
 	{"WriteBeforeWait", []string{"the host of context 0 reads", "stream 1 of context 0 writes"},
 		func(b *bench, right bool) {
 			data, stage, words := b.alloc(4096), b.register(4096), b.register(128)

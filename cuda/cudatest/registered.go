@@ -87,7 +87,7 @@ func (r *registered) look(w *word, at int) uint64 {
 	}, host.clock)
 	if last, known := w.loaded[host]; !known || last != value {
 		w.loaded[host] = value
-		r.c.d.stir()
+		r.c.d.noteProgress()
 	}
 	return value
 }
@@ -137,9 +137,9 @@ func (r *registered) Store(at int, value uint64) {
 	}
 	d.touch(acc, host.clock)
 	if value>>62 == 1 {
-		w.letGo = true
+		w.unblocked = true
 	}
 	d.wrote(w, &wordWrite{n: w.number(), value: value}, acc, host.publish())
 	atomic.StoreUint64(r.value(at), value)
-	d.stir()
+	d.noteProgress()
 }

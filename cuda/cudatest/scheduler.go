@@ -49,9 +49,9 @@ func (d *Driver) schedule() {
 	defer timer.Stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer d.letGo()
+	defer d.releaseDue()
 	for !d.closed {
-		d.letGo()
+		d.releaseDue()
 		wait := time.Duration(0)
 		if op := d.pick(); op != nil {
 			d.execute(op)
@@ -114,7 +114,7 @@ func (d *Driver) execute(op *operation) {
 		if !op.dropped && !op.begun {
 			s.queue.start(op)
 		}
-		d.stir()
+		d.noteProgress()
 		return
 	}
 	if !op.dropped {
@@ -124,7 +124,7 @@ func (d *Driver) execute(op *operation) {
 			d.o.Trace(op.String() + ": " + op.work.text(d))
 		}
 	}
-	d.stir()
+	d.noteProgress()
 }
 
 // looksAtWords reports whether work waits for something that another process may store.

@@ -113,8 +113,8 @@ func TestLeaks(t *testing.T) {
 	if len(left) != len(want) {
 		t.Errorf("%d things are left, want %d: %q", len(left), len(want), left)
 	}
-	for _, give := range []func() error{data.Free, stage.Free, s.Destroy, e.Destroy, other.Release} {
-		b.must(give())
+	for _, free := range []func() error{data.Free, stage.Free, s.Destroy, e.Destroy, other.Release} {
+		b.must(free())
 	}
 	b.c.Leave()
 	b.must(b.c.Release())

@@ -120,7 +120,7 @@ func (h *handle) Words(ops []cuda.WordOp) error {
 			if d.leavesOutWord(h.s, op) {
 				continue
 			}
-			w.give(d)
+			w.noteWrite(d)
 		}
 		d.enqueue(h, w)
 	}
@@ -170,7 +170,7 @@ func (h *handle) Done() (bool, error) {
 		return false, nil
 	}
 	if h.c.agent.clock.join(h.s.agent.clock) {
-		d.stir()
+		d.noteProgress()
 	}
 	return true, nil
 }
@@ -194,7 +194,7 @@ func (h *handle) Synchronize() error {
 	}
 	h.c.elapsed = max(h.c.elapsed, h.s.elapsed)
 	if h.c.agent.clock.join(h.s.agent.clock) {
-		d.stir()
+		d.noteProgress()
 	}
 	return nil
 }
@@ -214,6 +214,6 @@ func (h *handle) Destroy() error {
 		return err
 	}
 	h.s.destroyed = true
-	d.stir()
+	d.noteProgress()
 	return err
 }

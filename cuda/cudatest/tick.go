@@ -27,7 +27,7 @@ func (d *Driver) enqueueTick(h *handle, w *tickWork) {
 		if d.leavesOutTick(h.s, w) {
 			return
 		}
-		w.give(d)
+		w.noteWrite(d)
 	}
 	d.enqueue(h, w)
 }
@@ -36,9 +36,9 @@ func (d *Driver) leavesOutTick(s *stream, w *tickWork) bool {
 	return d.leaveOut(WriteWord, "%s: %s", s.agent.name, w.text(d))
 }
 
-// give notes the write when it is enqueued. Its value is a guess until it is executed: one more
-// than that of the write before.
-func (w *tickWork) give(d *Driver) {
+// noteWrite numbers the write when it is enqueued. Its value is a guess until it is executed: one
+// more than that of the write before.
+func (w *tickWork) noteWrite(d *Driver) {
 	w.write = &wordWrite{}
 	a, why := d.find(w.at(), 8)
 	if why != "" || w.at()%8 != 0 {
@@ -46,13 +46,13 @@ func (w *tickWork) give(d *Driver) {
 	}
 	at := int(w.at() - a.ptr)
 	word := a.space.word(a, at)
-	if word.given != nil {
-		w.write.value = word.given.value + 1
+	if word.enqueued != nil {
+		w.write.value = word.enqueued.value + 1
 	} else {
 		value, _ := a.peek(at)
 		w.write.value = value + 1
 	}
-	word.give(w.write)
+	word.noteWrite(w.write)
 }
 
 func (w *tickWork) run(d *Driver, op *operation) {

@@ -8,17 +8,17 @@ import (
 // word is what is known about a word: who has written which values. Of a flag, that is what has
 // happened since it went back to 0: an earlier write with the same value ends no wait any more.
 type word struct {
-	of      *allocation
-	at      int
-	writes  []*wordWrite // as they were executed; the oldest are forgotten
-	waits   []*access    // of streams
-	back    *access      // the last write that went back to 0
-	given   *wordWrite   // the last one that a stream was given to do
-	writers int          // of which each write has its number, from 1
-	letGo   bool         // the host has stored a value that ends all waits
-	loaded  map[*agent]uint64
-	asked   map[*agent]int    // the write for which a Load may have been left out
-	awaited map[*agent]uint64 // the value for which a Reached may have been left out
+	of        *allocation
+	at        int
+	writes    []*wordWrite // as they were executed; the oldest are forgotten
+	waits     []*access    // of streams
+	back      *access      // the last write that went back to 0
+	enqueued  *wordWrite   // the last one that was enqueued
+	writers   int          // of which each write has its number, from 1
+	unblocked bool         // the host has stored a value that ends all waits
+	loaded    map[*agent]uint64
+	asked     map[*agent]int    // the write for which a Load may have been left out
+	awaited   map[*agent]uint64 // the value for which a Reached may have been left out
 }
 
 // wordWrite is a value of a word.
@@ -51,10 +51,10 @@ func (w *word) number() int {
 	return w.writers
 }
 
-// give notes a write that a stream is given to do.
-func (w *word) give(write *wordWrite) {
+// noteWrite numbers a write when it is enqueued.
+func (w *word) noteWrite(write *wordWrite) {
 	write.n = w.number()
-	w.given = write
+	w.enqueued = write
 }
 
 // wrote returns the last write of this value.
@@ -94,7 +94,7 @@ func (w *word) goesBack(value uint64) bool {
 
 // wrote notes a write that is executed now, with what its writer knows.
 func (d *Driver) wrote(w *word, write *wordWrite, by *access, known clock) {
-	if !w.letGo {
+	if !w.unblocked {
 		d.checkWriter(w, by, write.value, known)
 	}
 	write.known, write.by = slices.Clone(known), by
@@ -134,7 +134,7 @@ func (d *Driver) checkWriter(w *word, by *access, value uint64, known clock) {
 // checkWait reports a wait for a flag that nothing orders behind the last write of 0: with another
 // schedule, the value before it would have ended the wait.
 func (d *Driver) checkWait(w *word, by *access, known clock) {
-	if w.back != nil && !w.letGo && !w.back.before(by, known) {
+	if w.back != nil && !w.unblocked && !w.back.before(by, known) {
 		d.flagRace(w.back, by)
 	}
 	w.waits = replaceKnown(w.waits, by, known)

@@ -1,4 +1,4 @@
-// Package group makes groups whose tensors are in the memory of GPUs. It stands between package
+// Package group makes groups whose tensors are in the memory of GPUs. It is between package
 // cuda, the driver, and package exec, which moves bytes on the processor over any transport.
 //
 // A Group is one rank of a device group. It has a Comm of its own, whose ranks are those of the
@@ -35,7 +35,7 @@
 //
 // # Hardware queues
 //
-// Streams stand in hardware queues, which may be fewer: a process may have only one, in which a
+// Streams share hardware queues, which may be fewer: a process may have only one, in which a
 // wait holds up all that is enqueued behind it, in any stream. So a rank enqueues what its peers
 // wait for in front of what waits for them. Calls do that, and all ranks make them in the same
 // order: of a collective, the first pieces go to the host before a result is waited for

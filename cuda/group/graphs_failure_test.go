@@ -101,7 +101,7 @@ func TestCaptureEnds(t *testing.T) {
 				}
 			}
 			for _, r := range w {
-				r.giveBack(t)
+				r.release(t)
 			}
 			for _, r := range w {
 				require.NoError(t, r.DeviceGroup.Close())
@@ -126,7 +126,7 @@ func TestGraphClosedAfterFailure(t *testing.T) {
 	w[0].driver.Release(w[0].stream)
 	for _, r := range w {
 		r.ends(t)
-		r.giveBack(t)
+		r.release(t)
 	}
 	destroy(t, w, graph)
 	require.Eventually(t, func() bool { return len(w[0].driver.Leaks()) == 0 }, hang, time.Millisecond)
@@ -143,7 +143,7 @@ func TestGivenBackInCapture(t *testing.T) {
 	}
 	for _, r := range w {
 		r.ends(t)
-		r.giveBack(t)
+		r.release(t)
 	}
 	ctx, err := w[0].driver.Retain(0)
 	require.NoError(t, err)

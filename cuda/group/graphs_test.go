@@ -427,7 +427,7 @@ func TestGraphOutlivesGroup(t *testing.T) {
 	launch(t, w, graph)
 	for _, r := range w {
 		r.ends(t)
-		r.giveBack(t)
+		r.release(t)
 	}
 	destroy(t, w, graph)
 	require.Eventually(t, func() bool { return len(w[0].driver.Leaks()) == 0 }, hang, time.Millisecond)

@@ -99,7 +99,7 @@ func lendOfProcesses(t *testing.T, nth int, lends [2]bool) {
 		require.NoError(t, ranks[i].ctx.Enter(false))
 		require.NoError(t, ranks[i].stream.Synchronize())
 		ranks[i].ctx.Leave()
-		ranks[i].giveBack(t)
+		ranks[i].release(t)
 	}
 	require.NoError(t, errors.Join(nodes[0].Close(), nodes[1].Close()))
 	require.Empty(t, driver.Leaks())

@@ -166,7 +166,7 @@ func (p *pipeline) abandon(o *Op, on cuda.Stream) {
 
 // enqueuePiece enqueues the result of a piece of a collective, and then what another piece takes to
 // the host. This is ahead by as many pieces as there are slots: where both streams share a hardware
-// queue, what peers wait for does not stand behind a wait for them.
+// queue, what peers wait for is not behind a wait for them.
 func (p *pipeline) enqueuePiece(o *Op, piece int) error {
 	if err := p.enqueueOut(o, piece); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 // A stream that waits for peers holds up what is enqueued in its hardware queue behind the wait, by
-// any stream. So what the program computes stands still behind a late peer if it is in that queue.
+// any stream. So what the program computes is held up by a late peer if it is in that queue.
 // Which queue a stream has, nothing tells but a try: one stream is held, and what is written in the
 // other one comes or does not. A program computes in the default stream, as far as anybody knows
 // when a group is made. The streams of a group that wait for peers are kept apart from that one.
@@ -57,7 +57,7 @@ func (q *queues) newWaiter(urgency int) (s cuda.Stream, err error) {
 }
 
 // Crowded reports whether streams of the group wait in the hardware queue of the default stream, so
-// that what is there stands still while the group waits for other ranks.
+// that what is there is held up while the group waits for other ranks.
 func (g *Group) Crowded() bool { return g.queues.crowded }
 
 // isApart reports whether a stream that waits does not hold up the default stream, as far as that

@@ -15,7 +15,7 @@ import (
 // window through its device: what the peer has written there has to come, and the time that it
 // takes is compared. Two sizes are read, so that what a copy costs and what its bytes cost are
 // known apart. What a machine says about itself is not enough: memory of other devices may come
-// slowly, or wrong, where the processor's bridges stand in between.
+// slowly, or wrong, where bridges of the processor are in between.
 const (
 	mostProbed  = 8 << 20 // bytes of each window
 	lessProbed  = 32      // the smaller size is so many times smaller

@@ -250,11 +250,11 @@ func bury(t testing.TB, ranks []*rank) {
 // leave gives back what the rank has, and leaves its group. The caller's stream has ended.
 func (r *rank) leave(t testing.TB) {
 	t.Helper()
-	r.giveBack(t)
+	r.release(t)
 	require.NoError(t, r.DeviceGroup.Close())
 }
 
-func (r *rank) giveBack(t testing.TB) {
+func (r *rank) release(t testing.TB) {
 	t.Helper()
 	require.NoError(t, r.ctx.Enter(false))
 	defer r.ctx.Leave()

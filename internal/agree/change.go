@@ -50,10 +50,10 @@ type Terms struct {
 type Phase int
 
 const (
-	Settling Phase = iota // ranks are awaited
+	Agreeing Phase = iota // ranks are awaited
 	Making                // the group of Members is to be made; then Made is called
 	Looking               // after a while Look is called
-	Stands                // over: all members have made the group
+	Done                  // over: all members have made the group
 	TooFew                // over: those that are left may not go on, as all of them know
 	LeftOut               // over: the others count this rank among the lost
 	Broken                // over: this rank has lost one that is needed, and the others have to be told
@@ -92,7 +92,7 @@ func (c *Change) Members() (ranks []int) {
 
 // Awaited returns the ranks that this one waits for.
 func (c *Change) Awaited() []int {
-	if c.phase != Settling || c.machine == nil {
+	if c.phase != Agreeing || c.machine == nil {
 		return nil
 	}
 	return c.machine.Awaited()
@@ -111,7 +111,7 @@ func (c *Change) Hear(from int, l Letter) []Letter {
 // Gone takes the loss of a rank, all of whose letters have been heard.
 func (c *Change) Gone(rank int) []Letter {
 	c.gone[rank] = true
-	if rank < c.terms.Needed && !c.made && c.phase < Stands {
+	if rank < c.terms.Needed && !c.made && c.phase < Done {
 		c.phase = Broken
 	}
 	return c.advance()
@@ -142,14 +142,14 @@ func (c *Change) Look() []Letter {
 // settle begins an agreement.
 func (c *Change) settle(veto bool) []Letter {
 	c.number++
-	c.phase, c.told = Settling, make([]bool, c.terms.Ranks)
+	c.phase, c.told = Agreeing, make([]bool, c.terms.Ranks)
 	c.machine = New(c.terms.Self, c.terms.Ranks, c.lost, c.deadOf(c.lost), veto, c.known)
 	return append(c.numbered(c.machine.Begin()), c.advance()...)
 }
 
 // advance hands the machine what is there for it.
 func (c *Change) advance() (tell []Letter) {
-	if c.phase != Settling || c.machine == nil {
+	if c.phase != Agreeing || c.machine == nil {
 		return nil
 	}
 	for rank := range c.early {
@@ -173,13 +173,13 @@ func (c *Change) advance() (tell []Letter) {
 
 // after returns what follows when an agreement has settled.
 func (c *Change) after(veto bool) Phase {
-	stands := c.makes && !veto && slices.Equal(c.without, c.lost)
+	done := c.makes && !veto && slices.Equal(c.without, c.lost)
 	c.makes = false
 	switch {
 	case slices.Contains(c.lost, c.terms.Self):
 		return LeftOut
-	case stands:
-		return Stands
+	case done:
+		return Done
 	case slices.ContainsFunc(c.lost, func(rank int) bool { return rank < c.terms.Needed }):
 		return TooFew
 	case c.terms.Allows(c.lost, c.dead, c.known):

@@ -135,7 +135,7 @@ func (w *change) tell(rank int, letters []Letter) {
 
 // over reports whether a rank is done, or does not take part.
 func (w *change) over(rank int) bool {
-	return w.crashed[rank] || w.ranks[rank].phase >= Stands || slices.Contains(w.scene.lost, rank)
+	return w.crashed[rank] || w.ranks[rank].phase >= Done || slices.Contains(w.scene.lost, rank)
 }
 
 // next returns all states that may follow.
@@ -148,7 +148,7 @@ func (w *change) next() (all []*change) {
 	for rank, c := range w.ranks {
 		for peer := range w.ranks { // others learn of a death, or of the end of a rank that gives up, after its letters
 			at := [2]int{rank, peer}
-			left := c.phase > Stands && !w.crashed[rank]
+			left := c.phase > Done && !w.crashed[rank]
 			if (w.crashed[rank] || left) && w.begun[peer] && !w.over(peer) && peer != rank && !w.told[at] &&
 				len(w.wires[at]) == 0 {
 				add(func(n *change) {
@@ -226,15 +226,15 @@ func (w *change) crash(rank int) []*change {
 // wrong returns what is wrong: there are two groups, or one without a former rank, or ranks know
 // differently whether there is one, or nothing more can happen and a rank waits.
 func (w *change) wrong(end bool) string {
-	stands := -1
+	done := -1
 	for rank, c := range w.ranks {
-		if c.phase != Stands {
+		if c.phase != Done {
 			continue
 		}
-		if stands >= 0 && !slices.Equal(w.ranks[stands].Members(), c.Members()) {
-			return fmt.Sprintf("two groups: %v and %v", w.ranks[stands].Members(), c.Members())
+		if done >= 0 && !slices.Equal(w.ranks[done].Members(), c.Members()) {
+			return fmt.Sprintf("two groups: %v and %v", w.ranks[done].Members(), c.Members())
 		}
-		stands = rank
+		done = rank
 		if !w.scene.allows(c.lost, c.dead, false) {
 			return fmt.Sprintf("the group of %v must not be", c.Members())
 		}
@@ -244,11 +244,11 @@ func (w *change) wrong(end bool) string {
 		case w.crashed[rank] || slices.Contains(w.scene.lost, rank):
 		case c.phase == LeftOut:
 			return fmt.Sprintf("rank %d lives, and is left out", rank)
-		case end && c.phase < Stands:
+		case end && c.phase < Done:
 			return fmt.Sprintf("rank %d waits for %v for ever", rank, c.Awaited())
-		case end && stands >= 0 && c.phase != Stands:
-			return fmt.Sprintf("rank %d has stood, and rank %d gives up", stands, rank)
-		case end && w.crashes == w.scene.crashes && stands < 0:
+		case end && done >= 0 && c.phase != Done:
+			return fmt.Sprintf("rank %d is done, and rank %d gives up", done, rank)
+		case end && w.crashes == w.scene.crashes && done < 0:
 			return "nobody has died, and there is no group"
 		}
 	}
@@ -327,9 +327,9 @@ func TestChangeWalks(t *testing.T) {
 // TestChangeMutants: the model finds what rules are for.
 func TestChangeMutants(t *testing.T) {
 	for name, mutant := range map[string]func(c *Change){
-		"the group stands before it was settled again": func(c *Change) {
+		"the group is done before the ranks have agreed again": func(c *Change) {
 			if c.makes && !c.machine.veto {
-				c.phase = Stands
+				c.phase = Done
 			}
 		},
 		"former ranks may be lost": func(c *Change) {

@@ -134,7 +134,7 @@ func (a *Arena) take(bytes int) (int, error) {
 	}
 	if at, ok := a.free.Take(bytes, align); ok {
 		if err := a.commit(at, bytes); err != nil {
-			a.free.Give(at, bytes)
+			a.free.Free(at, bytes)
 			return 0, err
 		}
 		return at, nil
@@ -184,7 +184,7 @@ func (a *Arena) trim() {
 	for bytes, places := range a.idle {
 		for _, at := range places {
 			a.release(at, bytes)
-			a.free.Give(at, bytes)
+			a.free.Free(at, bytes)
 		}
 	}
 	clear(a.idle)

@@ -27,8 +27,8 @@ func (r *Ranges) Take(bytes, align int) (at int, ok bool) {
 	return 0, false
 }
 
-// Give makes a range free again.
-func (r *Ranges) Give(at, bytes int) {
+// Free makes a range free again.
+func (r *Ranges) Free(at, bytes int) {
 	i, _ := slices.BinarySearchFunc(r.free, at, func(e extent, at int) int { return e.at - at })
 	r.free = slices.Insert(r.free, i, extent{at, bytes})
 	if i+1 < len(r.free) && at+bytes == r.free[i+1].at {

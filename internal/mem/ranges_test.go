@@ -24,7 +24,7 @@ func TestRanges(t *testing.T) {
 				if random.IntN(2) == 0 {
 					break
 				}
-				r.Give(at, bytes)
+				r.Free(at, bytes)
 				delete(taken, at)
 				for i := range bytes {
 					owner[at+i] = 0
@@ -43,7 +43,7 @@ func TestRanges(t *testing.T) {
 			taken[at] = bytes
 		}
 		for at, bytes := range taken {
-			r.Give(at, bytes)
+			r.Free(at, bytes)
 		}
 		at, ok := r.Take(size, size)
 		require.True(t, ok, "seed %d", seed)

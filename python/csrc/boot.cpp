@@ -163,7 +163,7 @@ void GocclBackend::join(const StorePtr& store, const Opening& opening, int rank,
   std::exception_ptr interrupt;
   Failure failure;
   int rc = lib.meeting_join(meeting.handle, opening.group, slice_ns(), &joining, &failure);
-  if (joining != 0) rc = await(joining, Limit(), opening.group, interrupt, &failure), give_back(joining);
+  if (joining != 0) rc = await(joining, Limit(), opening.group, interrupt, &failure), free_works(joining);
   if (interrupt) std::rethrow_exception(interrupt);
   if (rc != GOCCL_OK && meeting.keeps_store) // the others may still have to read that they have met, and fail like this
     std::this_thread::sleep_until(met + std::chrono::milliseconds(500));

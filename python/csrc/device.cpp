@@ -46,7 +46,7 @@ DeviceWork::~DeviceWork() {
       return;
     }
   }
-  give_back(held_.works);
+  free_works(held_.works);
 }
 
 void DeviceWork::enqueue(Request* requests, size_t count) {

@@ -50,7 +50,7 @@ struct Returns {
   goccl_work works[16];
 };
 
-void give_back(c10::ArrayRef<goccl_work> works) {
+void free_works(c10::ArrayRef<goccl_work> works) {
   static thread_local Returns returns;
   for (goccl_work work : works) {
     returns.works[returns.count++] = work;

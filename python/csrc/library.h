@@ -61,9 +61,9 @@ bool forked() noexcept;
 bool leaving() noexcept;
 [[noreturn]] void fail_forked(const std::string& what);
 
-// Gives works that have ended back to the core, several at a time: each call into the core takes
+// Frees works that have ended, several at a time: each call into the core takes
 // longer than the work done there.
-void give_back(c10::ArrayRef<goccl_work> works);
+void free_works(c10::ArrayRef<goccl_work> works);
 
 // A goccl_error that is created without clearing its two kilobytes.
 struct Failure : goccl_error {

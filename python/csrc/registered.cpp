@@ -12,7 +12,7 @@ namespace goccl {
 namespace {
 
 // A fork shares the memory with its parent, which keeps it.
-void give_back(void* memory) {
+void free_memory(void* memory) {
   if (memory == nullptr || leaving()) return;
   Failure failure;
   if (lib.free(memory, &failure) != GOCCL_OK)
@@ -30,9 +30,9 @@ class RegisteredMemory final : public c10::Allocator {
       check_not_forked("goccl.empty");
       checked_call("goccl.empty", lib.alloc, lines_now, bytes, &memory);
     }
-    return {memory, memory, &give_back, c10::Device(c10::kCPU)};
+    return {memory, memory, &free_memory, c10::Device(c10::kCPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 

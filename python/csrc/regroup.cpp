@@ -38,12 +38,12 @@ std::pair<c10::intrusive_ptr<GocclBackend>, std::vector<int32_t>>
 GocclBackend::remaining(const std::vector<int32_t>& without, int quorum, const GroupOptionsPtr& options) {
   constexpr const char* title = "goccl shrink";
   goccl_group next = 0;
-  goccl_work settling = 0;
+  goccl_work pending = 0;
   std::exception_ptr interrupt;
   Failure failure;
   int rc = lib.group_shrink(group(title), without.data(), without.size(), quorum,
-                            timeout_ns(options->timeout), &next, slice_ns(), &settling, &failure);
-  if (settling != 0) rc = await(settling, Limit(), next, interrupt, &failure), give_back(settling);
+                            timeout_ns(options->timeout), &next, slice_ns(), &pending, &failure);
+  if (pending != 0) rc = await(pending, Limit(), next, interrupt, &failure), free_works(pending);
   std::vector<int32_t> members(getSize());
   size_t n = 0;
   if (rc == GOCCL_OK && !interrupt) rc = lib.group_members(next, members.data(), members.size(), &n, &failure);
@@ -91,7 +91,7 @@ c10::intrusive_ptr<GocclBackend>
 GocclBackend::entered(const char* title, int rc, goccl_group next, goccl_work work, Failure& failure,
                       const StorePtr& store, const GroupOptionsPtr& options) {
   std::exception_ptr interrupt;
-  if (work != 0) rc = await(work, Limit(), next, interrupt, &failure), give_back(work);
+  if (work != 0) rc = await(work, Limit(), next, interrupt, &failure), free_works(work);
   goccl_group_state state{};
   if (rc == GOCCL_OK && !interrupt) rc = lib.group_state_of(next, &state, &failure);
   if (next != 0 && (rc != GOCCL_OK || interrupt || state.size == 0)) lib.group_free(next);

@@ -31,7 +31,7 @@ void finish_dropped(Held* held) {
   } catch (const std::exception& e) {
     LOG(WARNING) << "goccl: the result of a dropped operation could not be copied to its tensor: " << e.what();
   }
-  give_back(held->works);
+  free_works(held->works);
   delete held;
 }
 
@@ -237,7 +237,7 @@ GocclWork::~GocclWork() {
     return;
   }
   if (done()) {
-    give_back(held_.works);
+    free_works(held_.works);
     return;
   }
   auto* held = new Held(std::move(held_)); // leaked if there is no memory to register its job

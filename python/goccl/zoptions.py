@@ -43,12 +43,8 @@ class Options(Settings):
             device="cuda", goccl.mem_pool), such as 512M or 8G: it is taken when the first group on the device is made.
             0: none. See docs/registered.md. The first group of a process on a device decides.
             (``GOCCL_CUDA_REGISTERED``, default 0)
-        cuda_route: How a group moves the collectives of CUDA tensors. staged: through memory of the host, where the
-            CPU reduces them. windows: the devices copy and reduce by themselves, in memory of theirs that all ranks
-            reach, half of GOCCL_CUDA_BUFFSIZE at a time; for ranks on one device, or on devices of a host that reach
-            each other, and within hosts that have the same number of ranks. host-windows: the same in memory of the
-            host, for ranks on any devices of a host. auto: the best of these that works, which the ranks find out when
-            they join. (``GOCCL_CUDA_ROUTE``, default auto)
+        cuda_route: Route of the collectives of CUDA tensors: windows, host-windows, staged (docs/cuda.md describes
+            them), or auto, the best of these that works. (``GOCCL_CUDA_ROUTE``, default auto)
         debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
             and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
             than the one before. (``GOCCL_DEBUG``, default WARN)

@@ -130,7 +130,7 @@ def _done(name, *args):
 
 @contextlib.contextmanager
 def held(*streams):
-    """Keeps streams from executing anything, as if they stood behind a kernel that takes long.
+    """Keeps streams from executing anything, as if they were behind a kernel that takes long.
 
     Kernels in them would wait for the end; copies within the device do not. Without arguments, it is the current stream.
     """

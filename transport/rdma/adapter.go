@@ -259,10 +259,10 @@ func (a *adapter) arrived(way *connection, c *verbs.Completion) error {
 	k, channel, value := parts(c.Immediate)
 	if k == kindProbe {
 		if c.Bytes != headBytes {
-			return violation("tries with %d bytes", c.Bytes)
+			return protocolErrorf("tries with %d bytes", c.Bytes)
 		}
 		way.probed.Store(true)
-		way.path.pair.stir()
+		way.path.pair.schedule()
 		return nil
 	}
 	ch := a.f.channel(channel)
@@ -270,13 +270,13 @@ func (a *adapter) arrived(way *connection, c *verbs.Completion) error {
 		return nil
 	}
 	if ch.link.pair != way.path.pair {
-		return violation("names channel %d, which is not its own", channel)
+		return protocolErrorf("names channel %d, which is not its own", channel)
 	}
 	switch k {
 	case kindShort, kindLong:
 		q := ch.in.Load()
 		if q == nil || q.way != way {
-			return violation("writes to channel %d, which was not offered", channel)
+			return protocolErrorf("writes to channel %d, which was not offered", channel)
 		}
 		credit, err := q.take(k, value, c.Bytes)
 		if err != nil {
@@ -288,10 +288,10 @@ func (a *adapter) arrived(way *connection, c *verbs.Completion) error {
 	case kindGrant:
 		return ch.out.grant(way, value)
 	}
-	return violation("sends an immediate of kind %d", k)
+	return protocolErrorf("sends an immediate of kind %d", k)
 }
 
-func violation(format string, args ...any) error {
+func protocolErrorf(format string, args ...any) error {
 	return fault.New(fault.Internal, "rdma: the peer breaks the protocol: it %s", fmt.Sprintf(format, args...))
 }
 
@@ -346,7 +346,7 @@ func (a *adapter) notice() {
 	a.armed.Store(false)
 	a.mu.Unlock()
 	a.f.opts.Doorbell.Ring()
-	if a.f.manager.attends.Load() > 0 {
+	if a.f.manager.pending.Load() > 0 {
 		a.f.manager.wake()
 	}
 }

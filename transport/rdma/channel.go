@@ -86,7 +86,7 @@ func (c *channel) Look() ([]byte, *transport.Meta) {
 		}
 		var t tail
 		if len(payload) < headBytes || !t.read(payload) {
-			c.link.broke(violation("sends a part of a fragment that is none"))
+			c.link.broke(protocolErrorf("sends a part of a fragment that is none"))
 			return nil, nil
 		}
 		part := payload[headBytes:]
@@ -100,7 +100,7 @@ func (c *channel) Look() ([]byte, *transport.Meta) {
 			c.looked = inTCP
 			return part, m
 		case int(t.at) != c.filled || len(part) == 0:
-			c.link.broke(violation("sends parts of a fragment that do not fit"))
+			c.link.broke(protocolErrorf("sends parts of a fragment that do not fit"))
 			return nil, nil
 		}
 		if c.whole == nil {

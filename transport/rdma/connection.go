@@ -204,7 +204,7 @@ func (c *connection) fail(err error) {
 		f.do(false)
 	}
 	c.a.f.opts.Doorbell.Ring()
-	c.path.pair.stir()
+	c.path.pair.schedule()
 }
 
 // close destroys the queue pair: nothing of the peer arrives any more. Nobody posts after that.

@@ -29,7 +29,7 @@ type inQueue struct {
 	granted []uint32 // long slots that the peer may use
 	mute    bool     // nothing is told any more
 	asked   bool     // the peer was asked to vacate the slots: it is told of everything at once
-	over    bool     // manager: nothing arrives any more
+	closed  bool     // manager: nothing arrives any more
 }
 
 // arrival is a fragment that has arrived.
@@ -52,7 +52,7 @@ func (q *inQueue) take(k kind, slot, n uint32) (credit uint32, err error) {
 // short takes a fragment from the next short slot.
 func (q *inQueue) short(n uint32) error {
 	if q.shorts-q.freed.Load() >= shortSlots {
-		return violation("uses short slots that were not released")
+		return protocolErrorf("uses short slots that were not released")
 	}
 	at := int(q.shorts%shortSlots) * q.bytes
 	q.shorts++
@@ -68,7 +68,7 @@ func (q *inQueue) long(slot, n uint32) error {
 	}
 	q.mu.Unlock()
 	if at < 0 {
-		return violation("uses long slot %d, which was not granted", slot)
+		return protocolErrorf("uses long slot %d, which was not granted", slot)
 	}
 	return q.put(q.way.a.in.slot(slot), n, int(slot))
 }
@@ -76,10 +76,10 @@ func (q *inQueue) long(slot, n uint32) error {
 func (q *inQueue) put(slot []byte, n uint32, long int) error {
 	arrived := q.arrived.Load()
 	if arrived-q.released.Load() >= mostFlight {
-		return violation("has more than %d fragments on the way", mostFlight)
+		return protocolErrorf("has more than %d fragments on the way", mostFlight)
 	}
 	if n < headBytes || int(n) > len(slot) {
-		return violation("writes %d bytes into a slot of %d", n, len(slot))
+		return protocolErrorf("writes %d bytes into a slot of %d", n, len(slot))
 	}
 	a := &q.ring[arrived%mostFlight]
 	a.head.get(slot)
@@ -103,7 +103,7 @@ func (q *inQueue) release() {
 	a := &q.ring[at%mostFlight]
 	wants, waits, long := a.head.wants, a.head.waits, a.long
 	if long >= 0 {
-		q.way.a.in.give(uint32(long))
+		q.way.a.in.put(uint32(long))
 	} else {
 		q.freed.Add(1)
 	}
@@ -177,11 +177,11 @@ func (q *inQueue) ask() {
 func (q *inQueue) again() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.asked, q.mute, q.over = false, false, false
+	q.asked, q.mute, q.closed = false, false, false
 }
 
-// silence has the peer told nothing any more.
-func (q *inQueue) silence() {
+// stopSending has the peer told nothing more: neither credit nor grants.
+func (q *inQueue) stopSending() {
 	q.mu.Lock()
 	q.mute = true
 	q.mu.Unlock()
@@ -196,7 +196,7 @@ func (q *inQueue) end() {
 	defer q.mu.Unlock()
 	q.mute = true
 	for _, slot := range q.granted {
-		q.way.a.in.give(slot)
+		q.way.a.in.put(slot)
 	}
 	q.granted = nil
 }
@@ -206,7 +206,7 @@ func (q *inQueue) forget() {
 	q.end()
 	for at := q.released.Load(); at != q.arrived.Load(); at++ {
 		if long := q.ring[at%mostFlight].long; long >= 0 {
-			q.way.a.in.give(uint32(long))
+			q.way.a.in.put(uint32(long))
 		}
 	}
 	q.released.Store(q.arrived.Load())

@@ -115,8 +115,8 @@ func (l *link) Leave(why []byte) error {
 	if l.closing.Swap(true) {
 		return nil
 	}
-	said := bytes.Clone(why)
-	l.pair.f.manager.do(func() { l.pair.leave(l, said) })
+	text := bytes.Clone(why)
+	l.pair.f.manager.do(func() { l.pair.leave(l, text) })
 	return nil
 }
 

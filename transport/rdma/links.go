@@ -14,7 +14,7 @@ func (p *pair) offer(l *link) {
 		if way == nil {
 			continue
 		}
-		if last != nil && !last.over {
+		if last != nil && !last.closed {
 			if last.way != way && !last.asked {
 				last.ask()
 				m := &vacates[last.way.path.number]
@@ -23,7 +23,7 @@ func (p *pair) offer(l *link) {
 			continue
 		}
 		if last != nil && !last.drained() {
-			p.hurries = true
+			p.retrySoon = true
 			continue
 		}
 		q := c.queues[way.path.number].Load()
@@ -75,7 +75,7 @@ func (p *pair) ways(l *link) (ways [MostPorts]*connection) {
 		}
 	}
 	if !works {
-		p.stay(l)
+		p.markReady(l)
 	}
 	return ways
 }
@@ -144,14 +144,14 @@ func (p *pair) accept(l *link, way *connection, m *message) {
 	way.a.poll(true) // what the peer has told by it before, for a channel that has been there, does not count any more
 	for n, i := range m.Channels {
 		if i < 0 || i >= len(l.channels) {
-			p.breach(violation("offers channel %d of %d", i, len(l.channels)))
+			p.fail(protocolErrorf("offers channel %d of %d", i, len(l.channels)))
 			return
 		}
 		t := target{way: way, at: m.At + uint64(i*shortSlots*m.Bytes), key: m.Key, bytes: m.Bytes, long: -1,
 			stage: l.stage.regions[way.a.number].Local()}
 		if n < len(m.Long) {
 			if t.long = m.Long[n]; t.long < 0 || t.long >= way.pool.Slots {
-				p.breach(violation("offers long slot %d of %d", t.long, way.pool.Slots))
+				p.fail(protocolErrorf("offers long slot %d of %d", t.long, way.pool.Slots))
 				return
 			}
 		}
@@ -165,7 +165,7 @@ func (p *pair) accept(l *link, way *connection, m *message) {
 func (p *pair) vacate(l *link, way *connection, channels []int) {
 	for _, i := range channels {
 		if i < 0 || i >= len(l.channels) {
-			p.breach(violation("wants channel %d of %d back", i, len(l.channels)))
+			p.fail(protocolErrorf("wants channel %d of %d back", i, len(l.channels)))
 			return
 		}
 		l.channels[i].out.vacate(way)
@@ -174,8 +174,8 @@ func (p *pair) vacate(l *link, way *connection, channels []int) {
 	p.fenceOf(way, p.advance) // what is in flight completes, which it need not by itself
 }
 
-// depart tells the peer which channels have left a connection that it has asked for.
-func (p *pair) depart(l *link) {
+// announceVacated tells the peer which channels have left a connection that it has asked for.
+func (p *pair) announceVacated(l *link) {
 	for _, t := range p.paths() {
 		m := message{Kind: sayVacated, Path: t.number, Epoch: t.epoch, To: l.theirs.Load()}
 		for i, way := range l.vacates {
@@ -196,19 +196,19 @@ func (p *pair) vacated(l *link, way *connection, channels []int) {
 	var left []*inQueue
 	for _, i := range channels {
 		if i < 0 || i >= len(l.channels) {
-			p.breach(violation("gives channel %d of %d back", i, len(l.channels)))
+			p.fail(protocolErrorf("gives channel %d of %d back", i, len(l.channels)))
 			return
 		}
 		if q := l.channels[i].in.Load(); q != nil && q.way == way {
 			l.unfit[way.a.number] = l.unfit[way.a.number] || !q.asked // it cannot use them
-			q.silence()
+			q.stopSending()
 			left = append(left, q)
 		}
 	}
 	p.fenceOf(way, func() {
 		for _, q := range left {
 			q.end()
-			q.over = true
+			q.closed = true
 		}
 		p.advance()
 	})
@@ -218,30 +218,30 @@ func (p *pair) vacated(l *link, way *connection, channels []int) {
 func (p *pair) check(l *link) {
 	for i := range l.channels {
 		q, way := l.channels[i].in.Load(), l.offered[i]
-		if q == nil || q.over || !q.way.up() || way == nil || !way.up() {
+		if q == nil || q.closed || !q.way.up() || way == nil || !way.up() {
 			return
 		}
 	}
-	p.stay(l)
+	p.markReady(l)
 }
 
 // leave begins the end of a link that was closed on this side.
 func (p *pair) leave(l *link, why []byte) {
 	l.why, l.ending = why, flushing
 	p.links[l.base] = l
-	p.stay(l)
+	p.markReady(l)
 	p.flush(l)
 }
 
 // flush says goodbye once what was published has reached the peer, or is with tcp.
 func (p *pair) flush(l *link) {
-	gone := p.over.Load() || l.tcp.Err() != nil // nobody takes it
+	gone := p.closed.Load() || l.tcp.Err() != nil // nobody takes it
 	for i := range l.channels {
 		reached, way := l.channels[i].out.close()
 		switch {
 		case reached || gone:
 		case way == nil: // it goes by tcp, as soon as that has room
-			p.hurries = true
+			p.retrySoon = true
 			return
 		default:
 			if !l.fenced {
@@ -257,15 +257,15 @@ func (p *pair) flush(l *link) {
 	l.tcp.Leave(l.why)
 	delete(p.unbound, keyOf(&l.spec))
 	l.ending = leaving
-	if !l.entered || p.control == nil || p.over.Load() { // the peer does not know of it
+	if !l.entered || p.control == nil || p.closed.Load() { // the peer does not know of it
 		p.finish(l)
 		return
 	}
 	p.say(message{Kind: sayClose, Link: l.base})
 }
 
-// closed handles that the peer has closed its end of a link.
-func (p *pair) closed(theirs uint32) {
+// peerClosed handles that the peer has closed its end of a link.
+func (p *pair) peerClosed(theirs uint32) {
 	done := func() { p.say(message{Kind: sayClosed, Link: theirs}) }
 	for key, number := range p.opened {
 		if number == theirs {
@@ -279,27 +279,27 @@ func (p *pair) closed(theirs uint32) {
 	}
 	delete(p.bound, theirs)
 	l.left = true
-	p.stay(l)
-	l.silence()
+	p.markReady(l)
+	l.stopSending()
 	p.fence(done)
 }
 
-// silence has nothing posted for a link any more.
-func (l *link) silence() {
+// stopSending has nothing more posted for a link.
+func (l *link) stopSending() {
 	for i := range l.channels {
-		l.channels[i].out.leftBy()
+		l.channels[i].out.stopSending()
 		if q := l.channels[i].in.Load(); q != nil {
-			q.silence()
+			q.stopSending()
 		}
 	}
 }
 
-// finish gives back what a link has had, once the adapter does not read it any more; the peer does
-// not write to it. Until then closed finds it, whose answer has to follow all that was posted.
+// finish frees what a link has had, once the adapter does not read it any more; the peer does not
+// write to it. Until then peerClosed finds it: its answer has to follow all that was posted.
 func (p *pair) finish(l *link) {
 	l.ending = ended
 	delete(p.links, l.base)
-	l.silence()
+	l.stopSending()
 	p.fence(func() {
 		if theirs := l.theirs.Load(); p.bound[theirs] == l { // the peer may have given the number to another one
 			delete(p.bound, theirs)
@@ -342,29 +342,29 @@ func (p *pair) fence(do func()) {
 
 // fenceOf has the manager do something later.
 func (p *pair) fenceOf(way *connection, do func()) {
-	p.f.manager.attends.Add(1)
+	p.f.manager.pending.Add(1)
 	way.fence(func(bool) {
-		p.f.manager.attends.Add(-1)
+		p.f.manager.pending.Add(-1)
 		p.f.manager.do(do)
 	})
 }
 
-// tidy goes on with links that end, and offers what was not offered.
-func (p *pair) tidy() {
+// advanceLinks goes on with links that end, and offers what was not offered.
+func (p *pair) advanceLinks() {
 	for _, l := range p.links {
 		switch l.ending {
 		case open_:
-			p.depart(l)
+			p.announceVacated(l)
 			p.offer(l)
 			for i := range l.channels {
-				if !l.channels[i].out.leave() && !p.over.Load() && l.tcp.Err() == nil {
-					p.hurries = true
+				if !l.channels[i].out.leave() && !p.closed.Load() && l.tcp.Err() == nil {
+					p.retrySoon = true
 				}
 			}
 		case flushing:
 			p.flush(l)
 		case leaving:
-			if p.over.Load() {
+			if p.closed.Load() {
 				p.finish(l)
 			}
 		}
@@ -373,7 +373,7 @@ func (p *pair) tidy() {
 
 // close closes the links that are open, and reports whether all have said goodbye.
 func (p *pair) close() bool {
-	if !p.bye && p.told && !p.over.Load() {
+	if !p.bye && p.told && !p.closed.Load() {
 		p.bye = true
 		p.say(message{Kind: sayBye})
 	}

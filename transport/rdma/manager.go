@@ -9,18 +9,18 @@ import (
 // manager is the goroutine of a fabric that makes and ends connections and links, so that threads
 // that send and receive do not have to. It owns the state of pairs.
 type manager struct {
-	f       *Fabric
-	attends atomic.Int32 // what waits for completions, although perhaps no thread polls
-	mu      sync.Mutex
-	jobs    []func()
-	stirred map[*pair]bool
-	ended   bool
-	woken   chan struct{}
-	done    chan struct{}
+	f         *Fabric
+	pending   atomic.Int32 // what waits for completions, although perhaps no thread polls
+	mu        sync.Mutex
+	jobs      []func()
+	scheduled map[*pair]bool
+	ended     bool
+	woken     chan struct{}
+	done      chan struct{}
 }
 
 func newManager(f *Fabric) *manager {
-	m := &manager{f: f, stirred: map[*pair]bool{}, woken: make(chan struct{}, 1), done: make(chan struct{})}
+	m := &manager{f: f, scheduled: map[*pair]bool{}, woken: make(chan struct{}, 1), done: make(chan struct{})}
 	go m.run()
 	return m
 }
@@ -46,10 +46,10 @@ func (m *manager) call(job func()) {
 	}
 }
 
-// stir has the manager look at a pair.
-func (m *manager) stir(p *pair) {
+// schedule has the manager look at a pair.
+func (m *manager) schedule(p *pair) {
 	m.mu.Lock()
-	m.stirred[p] = true
+	m.scheduled[p] = true
 	m.mu.Unlock()
 	m.wake()
 }
@@ -74,7 +74,7 @@ func (m *manager) run() {
 	last, spare := time.Now(), map[*pair]bool{}
 	var pairs []*pair
 	for {
-		if m.attends.Load() > 0 {
+		if m.pending.Load() > 0 {
 			m.f.arm()
 			m.f.drain()
 		}
@@ -83,9 +83,9 @@ func (m *manager) run() {
 		case <-timer.C:
 		}
 		m.mu.Lock()
-		jobs, stirred, ended := m.jobs, m.stirred, m.ended
+		jobs, scheduled, ended := m.jobs, m.scheduled, m.ended
 		clear(spare)
-		m.jobs, m.stirred, spare = nil, spare, stirred // nothing is allocated while nothing happens
+		m.jobs, m.scheduled, spare = nil, spare, scheduled // nothing is allocated while nothing happens
 		m.mu.Unlock()
 		for _, job := range jobs {
 			job()
@@ -103,13 +103,13 @@ func (m *manager) run() {
 		pause, byTCP := later, false
 		pairs = m.f.appendPairs(pairs[:0])
 		for _, p := range pairs {
-			if all || stirred[p] || p.hurries {
+			if all || scheduled[p] || p.retrySoon {
 				p.advance()
 			}
-			if p.hurries {
+			if p.retrySoon {
 				pause = soon
 			}
-			byTCP = byTCP || !p.works() && !p.over.Load()
+			byTCP = byTCP || !p.works() && !p.closed.Load()
 		}
 		m.f.byTCP.Store(byTCP)
 		timer.Reset(pause)

@@ -58,8 +58,8 @@ func (w Wishes) choice(d *verbs.Device, p verbs.Port, g verbs.GID, at int) Choic
 	return c
 }
 
-// rank orders ports: first those that a process uses, then others that could stand in, then those
-// that are too slow.
+// rank orders ports: first those that a process uses, then others that could replace them, then
+// those that are too slow.
 //
 // What a list of adapters names comes in the order of the list. Else near ones come first, then
 // fast ones; where more are equal than a process uses, each process of the machine takes others.

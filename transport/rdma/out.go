@@ -28,12 +28,12 @@ type outQueue struct {
 	shorts  uint32 // short ones so far
 	free    uint32 // those of them that were released
 	grants  []uint32
-	wants   bool            // a long slot would have been used
-	stage   []byte          // short slots of this side
-	heads   []byte          // of fragments in flight that are sent in place
-	pool    *pool           // of long ones
-	been    [MostPorts]stay // by path
-	vacates bool            // way is to be left when nothing is in flight
+	wants   bool              // a long slot would have been used
+	stage   []byte            // short slots of this side
+	heads   []byte            // of fragments in flight that are sent in place
+	pool    *pool             // of long ones
+	past    [MostPorts]cursor // by path
+	vacates bool              // way is to be left when nothing is in flight
 
 	lent   []byte // with its head or tail
 	kind   lentKind
@@ -59,8 +59,8 @@ type sent struct {
 	write uint64 // its number
 }
 
-// stay is what was sent over a connection that was left in order, to which the channel may return.
-type stay struct {
+// cursor is what was sent over a connection that was left in order: the channel may return to it.
+type cursor struct {
 	way          *connection
 	sent, shorts uint32
 }
@@ -134,7 +134,7 @@ func (q *outQueue) lend(b []byte, kind lentKind, n int) []byte {
 // unlend forgets what was lent.
 func (q *outQueue) unlend() {
 	if q.kind == lentLong {
-		q.pool.give(q.slot)
+		q.pool.put(q.slot)
 	}
 	q.lent, q.kind = nil, lentNothing
 }
@@ -175,7 +175,7 @@ func (q *outQueue) enqueue(e sent) {
 	q.sent++
 	if q.way == nil { // it broke since Reserve
 		q.unmoved++
-		q.channel.link.pair.stir()
+		q.channel.link.pair.schedule()
 		return
 	}
 	q.post()
@@ -241,7 +241,7 @@ func (q *outQueue) credit(way *connection, value uint32) error {
 		return nil // it has waited for room, and a later one came before
 	}
 	if n > q.posted-q.heard {
-		return violation("releases %d of %d fragments", n, q.posted-q.heard)
+		return protocolErrorf("releases %d of %d fragments", n, q.posted-q.heard)
 	}
 	q.heard += n
 	q.reclaim()
@@ -260,7 +260,7 @@ func (q *outQueue) reclaim() {
 func (q *outQueue) release() {
 	e := &q.ring[q.freed%mostFlight]
 	if e.pool {
-		q.pool.give(e.slot)
+		q.pool.put(e.slot)
 	}
 	if !e.long {
 		q.free++
@@ -281,7 +281,7 @@ func (q *outQueue) grant(way *connection, slot uint32) error {
 		return nil
 	}
 	if int(slot) >= way.pool.Slots || len(q.grants) >= mostGrants {
-		return violation("grants slot %d of %d, beside %d others", slot, way.pool.Slots, len(q.grants))
+		return protocolErrorf("grants slot %d of %d, beside %d others", slot, way.pool.Slots, len(q.grants))
 	}
 	q.grants = append(q.grants, slot)
 	return nil
@@ -295,16 +295,16 @@ func (q *outQueue) settle() {
 		}
 		q.unmoved = q.sent - q.freed
 		q.way.path.moved.Add(int64(q.unmoved))
-		q.part()
+		q.detach()
 	}
 	if q.way != nil {
 		q.reclaim()
 	}
 	q.move()
 	if q.vacates && q.sent == q.freed && q.kind == lentNothing {
-		q.been[q.way.path.number] = stay{q.way, q.sent, q.shorts}
-		q.part()
-		q.channel.link.pair.stir()
+		q.past[q.way.path.number] = cursor{q.way, q.sent, q.shorts}
+		q.detach()
+		q.channel.link.pair.schedule()
 	}
 	if q.way == nil && q.next != nil && q.sent == q.freed && q.kind == lentNothing && !q.gone && !q.closed {
 		if q.next.way.works() {
@@ -312,9 +312,9 @@ func (q *outQueue) settle() {
 			if q.to.long >= 0 {
 				q.grants = append(q.grants, uint32(q.to.long))
 			}
-			last := &q.been[q.way.path.number]
+			last := &q.past[q.way.path.number]
 			if last.way != q.way {
-				*last = stay{}
+				*last = cursor{}
 			}
 			q.sent, q.posted, q.heard, q.freed = last.sent, last.sent, last.sent, last.sent
 			q.shorts, q.free = last.shorts, last.shorts
@@ -323,8 +323,8 @@ func (q *outQueue) settle() {
 	}
 }
 
-// part leaves a connection.
-func (q *outQueue) part() { q.way, q.vacates, q.grants = nil, false, q.grants[:0] }
+// detach leaves a connection.
+func (q *outQueue) detach() { q.way, q.vacates, q.grants = nil, false, q.grants[:0] }
 
 // move sends fragments by tcp that have not gone there: as many as it has room for.
 func (q *outQueue) move() {
@@ -425,11 +425,11 @@ func (q *outQueue) drop() {
 	}
 	q.unlend()
 	q.unmoved, q.next = 0, nil
-	q.part()
+	q.detach()
 }
 
-// leftBy notes that an end was closed: nothing is posted any more.
-func (q *outQueue) leftBy() {
+// stopSending has nothing more posted: one end of the link was closed.
+func (q *outQueue) stopSending() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.gone = true

@@ -14,27 +14,27 @@ import (
 // pair is this process and another one that it has links with. They tell each other what they need
 // for connections over a tcp session of their own.
 type pair struct {
-	f     *Fabric
-	peer  []byte                     // its address
-	first bool                       // this side begins connections anew
-	used  atomic.Pointer[[]*path]    // none before both sides know the ports of the other one
-	over  atomic.Bool                // the peer has left, or is lost
-	why   atomic.Pointer[brokenness] // fragments go by tcp; nil while they do not, or it is not known
-	count int                        // links; under f.mu
+	f      *Fabric
+	peer   []byte                     // its address
+	first  bool                       // this side begins connections anew
+	used   atomic.Pointer[[]*path]    // none before both sides know the ports of the other one
+	closed atomic.Bool                // the peer has left, or is lost
+	why    atomic.Pointer[brokenness] // fragments go by tcp; nil while they do not, or it is not known
+	count  int                        // links; under f.mu
 
 	origin atomic.Pointer[origin] // the last one that was asked for
 
 	// What follows is the manager's.
-	control transport.Link
-	links   map[uint32]*link      // that the pair knows of, by their number
-	unbound map[sessionKey]*link  // of them: the peer has not opened its end
-	opened  map[sessionKey]uint32 // ends that the peer has opened and this side has not
-	bound   map[uint32]*link      // by the number at the peer
-	told    bool                  // the peer knows the ports of this side
-	met     bool                  // it is settled which paths there are
-	tried   bool                  // a path has worked once, or a line has said that none does
-	bye     bool                  // the peer closes its fabric
-	hurries bool                  // the manager is to look again soon
+	control   transport.Link
+	links     map[uint32]*link      // that the pair knows of, by their number
+	unbound   map[sessionKey]*link  // of them: the peer has not opened its end
+	opened    map[sessionKey]uint32 // ends that the peer has opened and this side has not
+	bound     map[uint32]*link      // by the number at the peer
+	told      bool                  // the peer knows the ports of this side
+	met       bool                  // it is settled which paths there are
+	tried     bool                  // a path has worked once, or a line has said that none does
+	bye       bool                  // the peer closes its fabric
+	retrySoon bool                  // the manager is to look again soon
 }
 
 func newPair(f *Fabric, peer []byte) *pair {
@@ -122,7 +122,7 @@ func (p *pair) hopes() bool {
 	return false
 }
 
-func (p *pair) stir() { p.f.manager.stir(p) }
+func (p *pair) schedule() { p.f.manager.schedule(p) }
 
 // start opens the session of the pair.
 func (p *pair) start() error {
@@ -222,7 +222,7 @@ func (p *pair) enter(l *link) {
 		return
 	}
 	l.entered = true
-	if err := p.start(); err != nil || p.over.Load() {
+	if err := p.start(); err != nil || p.closed.Load() {
 		p.byTCP(err)
 		return
 	}
@@ -235,12 +235,12 @@ func (p *pair) enter(l *link) {
 		p.bind(l, theirs)
 	}
 	if p.met && !p.hopes() {
-		p.stay(l)
+		p.markReady(l)
 	}
 }
 
-// stay lets Connect return: fragments begin by tcp.
-func (p *pair) stay(l *link) {
+// markReady lets Connect return.
+func (p *pair) markReady(l *link) {
 	if !l.isReady {
 		l.isReady = true
 		close(l.ready)
@@ -258,7 +258,7 @@ func (p *pair) bind(l *link, theirs uint32) {
 // hear handles a message of the peer.
 func (p *pair) hear(m *message, err error) {
 	if err != nil {
-		p.breach(err)
+		p.fail(err)
 		return
 	}
 	switch m.Kind {
@@ -278,7 +278,7 @@ func (p *pair) hear(m *message, err error) {
 			p.opened[*m.Session] = m.Link
 		}
 	case sayClose:
-		p.closed(m.Link)
+		p.peerClosed(m.Link)
 	case sayClosed:
 		if l := p.links[m.Link]; l != nil && l.ending == leaving {
 			p.finish(l)
@@ -309,17 +309,17 @@ func (p *pair) hearOf(t *path, m *message) {
 	}
 }
 
-// breach ends RDMA with a peer that does not keep to the protocol.
-func (p *pair) breach(err error) {
+// fail ends RDMA with a peer that does not keep to the protocol.
+func (p *pair) fail(err error) {
 	p.f.opts.Warn("%v", err)
 	p.abandon(err)
 }
 
 // advance does what is due.
 func (p *pair) advance() {
-	p.hurries = false
-	if p.over.Load() {
-		p.tidy()
+	p.retrySoon = false
+	if p.closed.Load() {
+		p.advanceLinks()
 		return
 	}
 	if p.control != nil && p.control.Err() != nil {
@@ -329,7 +329,7 @@ func (p *pair) advance() {
 	for _, t := range p.paths() {
 		t.advance()
 	}
-	p.tidy()
+	p.advanceLinks()
 }
 
 // abandon goes on by tcp for good.
@@ -351,13 +351,13 @@ func (p *pair) byTCP(err error) {
 		p.f.opts.Info("rdma: %s is reached by tcp: %v", p.who(), err)
 	}
 	for _, l := range p.links {
-		p.stay(l)
+		p.markReady(l)
 	}
 }
 
 // end ends everything with a peer that is gone.
 func (p *pair) end(err error) {
-	if p.over.Swap(true) {
+	if p.closed.Swap(true) {
 		return
 	}
 	p.tried = true // nobody needs a line about that
@@ -365,7 +365,7 @@ func (p *pair) end(err error) {
 	if p.control != nil {
 		p.control.Close()
 	}
-	p.tidy()
+	p.advanceLinks()
 }
 
 // who names the peer.

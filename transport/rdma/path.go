@@ -59,7 +59,7 @@ func (t *path) begin(epoch uint32) {
 		return
 	}
 	t.trial = &trial{way: way, until: time.Now().Add(p.f.opts.Try)}
-	p.f.manager.attends.Add(1)
+	p.f.manager.pending.Add(1)
 	p.say(message{Kind: sayHello, Path: t.number, Epoch: epoch, End: &endpoint{LID: way.lid,
 		GID: way.gid.Value, MTU: a.port.MTU, Pair: way.qp.Number(), Sequence: way.sequence,
 		Pool: remotePool{At: a.in.memory.at, Key: a.in.region.Remote(), Slots: a.in.all}}})
@@ -168,7 +168,7 @@ func (t *path) try() {
 	if trial == nil {
 		return
 	}
-	p.hurries = true
+	p.retrySoon = true
 	way := trial.way
 	switch {
 	case !way.works():
@@ -184,11 +184,11 @@ func (t *path) try() {
 			To:   way.pool.At + uint64(way.pool.Slots)*longBytes, Key: way.pool.Key})
 		way.fence(func(complete bool) {
 			way.tried.Store(complete)
-			p.stir()
+			p.schedule()
 		})
 	case way.probed.Load() && way.tried.Load():
 		t.trial = nil
-		p.f.manager.attends.Add(-1)
+		p.f.manager.pending.Add(-1)
 		t.again, t.pause = time.Time{}, 0
 		t.up.Store(way)
 		if t.epoch > 1 && t.tried {
@@ -263,7 +263,7 @@ func (t *path) drop(err error) (again int64) {
 	way := t.up.Swap(nil)
 	if trial := t.trial; trial != nil {
 		t.trial, way = nil, trial.way
-		p.f.manager.attends.Add(-1)
+		p.f.manager.pending.Add(-1)
 	}
 	if way == nil {
 		return 0
@@ -282,7 +282,7 @@ func (t *path) drop(err error) (again int64) {
 			c.out.leave()
 			if q := c.in.Load(); q != nil && q.way == way {
 				q.end()
-				q.over = true
+				q.closed = true
 			}
 			if l.vacates[i] == way {
 				l.vacates[i] = nil

@@ -57,7 +57,7 @@ func (p *pool) spare() (slot uint32, ok bool) {
 	return p.take()
 }
 
-func (p *pool) give(slot uint32) {
+func (p *pool) put(slot uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, slot)

@@ -13,16 +13,16 @@ import (
 // watcher waits for the notices and events of an adapter.
 type watcher struct {
 	a          *adapter
-	stop, stir *os.File // a pipe that ends it
+	stop, wake *os.File // a pipe that ends it
 	done       chan struct{}
 }
 
 func watch(a *adapter) (*watcher, error) {
-	stop, stir, err := os.Pipe()
+	stop, wake, err := os.Pipe()
 	if err != nil {
 		return nil, fault.Wrap(fault.System, err, "rdma: no pipe for %s", a.place)
 	}
-	w := &watcher{a, stop, stir, make(chan struct{})}
+	w := &watcher{a, stop, wake, make(chan struct{})}
 	go w.run(int(stop.Fd()), a.queue.Descriptor(), a.context.Events())
 	return w, nil
 }
@@ -53,7 +53,7 @@ func (w *watcher) run(stop, notices, events int) {
 }
 
 func (w *watcher) close() {
-	w.stir.Close()
+	w.wake.Close()
 	<-w.done
 	w.stop.Close()
 }

@@ -162,7 +162,7 @@ func (c *Channel) returned(s filled) {
 		c.idle[c.idles] = s
 		c.idles++
 	} else {
-		c.pool.give(s.slot-1, s.state)
+		c.pool.reclaim(s.slot-1, s.state)
 	}
 	c.leases--
 }
@@ -322,7 +322,7 @@ func (c *Channel) Close() (unread int) {
 		c.settle(c.back.Load())
 	}
 	for ; c.idles > 0; c.idles-- {
-		c.pool.give(c.idle[c.idles-1].slot-1, c.idle[c.idles-1].state)
+		c.pool.reclaim(c.idle[c.idles-1].slot-1, c.idle[c.idles-1].state)
 	}
 	c.closed, c.held, c.payload, c.lent = true, false, nil, nil
 	return c.leases

@@ -97,18 +97,18 @@ func (p *Pool) retake(slot int32, state uint64) bool {
 	return p.leases[slot].state.CompareAndSwap(state, state&generationMask)
 }
 
-// give takes back a slot whose fragment was released, unless a scan has already done so.
-func (p *Pool) give(slot int32, state uint64) {
+// reclaim takes back a slot whose fragment was released, unless a scan has already done so.
+func (p *Pool) reclaim(slot int32, state uint64) {
 	p.acquire()
-	p.giveLocked(slot, state)
+	p.reclaimLocked(slot, state)
 	p.release()
 }
 
 // drop takes back a slot that was not committed.
-func (p *Pool) drop(slot int32) { p.give(slot, p.leases[slot].state.Load()) }
+func (p *Pool) drop(slot int32) { p.reclaim(slot, p.leases[slot].state.Load()) }
 
-// giveLocked frees a slot if it is still in the given state.
-func (p *Pool) giveLocked(slot int32, state uint64) {
+// reclaimLocked frees a slot if it is still in the given state.
+func (p *Pool) reclaimLocked(slot int32, state uint64) {
 	l := &p.leases[slot]
 	if l.state.CompareAndSwap(state, (state+2)&generationMask) {
 		l.owner = nil
@@ -124,7 +124,7 @@ func (p *Pool) scan() {
 		l := &p.leases[i]
 		if state := l.state.Load(); l.owner != nil && state&1 != 0 &&
 			int32(uint32(l.owner.back.Load())-uint32(state>>32)) > 0 {
-			p.giveLocked(int32(i), state)
+			p.reclaimLocked(int32(i), state)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (p *Pool) forget(owner *Channel) {
 	p.acquire()
 	for i := range p.leases {
 		if l := &p.leases[i]; l.owner == owner {
-			p.giveLocked(int32(i), l.state.Load())
+			p.reclaimLocked(int32(i), l.state.Load())
 		}
 	}
 	p.release()

@@ -18,8 +18,8 @@ func (l *link) Tell(message []byte) bool {
 	if l.err.Load() != nil || p.dead != nil || !p.told.Add(l, message) {
 		return false
 	}
-	l.unsaid++
-	p.unsaid++
+	l.unsent++
+	p.unsent++
 	p.nudge()
 	return true
 }
@@ -45,7 +45,7 @@ func (p *process) speak() {
 			}
 			p.send(message)
 			if from != nil {
-				p.said(from)
+				p.sent(from)
 			}
 		}
 	}
@@ -71,20 +71,20 @@ func (p *process) next() (message any, from *link, over bool) {
 	return &control{l.serial, text}, l, false
 }
 
-// said follows a control message that was sent. After the last one of a link that has closed comes
+// sent follows a control message that was sent. After the last one of a link that has closed comes
 // its bye.
-func (p *process) said(l *link) {
+func (p *process) sent(l *link) {
 	f := p.fabric
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l.unsaid--
-	if l.closed && l.unsaid == 0 {
+	l.unsent--
+	if l.closed && l.unsent == 0 {
 		why := l.why
 		f.mu.Unlock()
 		p.send(newBye(l.serial, why))
 		f.mu.Lock()
 	}
-	p.unsaid--
+	p.unsent--
 }
 
 // hear hands a control message to its session. The lock is not held: the handler may call Tell and
@@ -119,7 +119,7 @@ func (p *process) linger(deadline time.Time) {
 	defer tick.Stop()
 	for ; time.Now().Before(deadline); <-tick.C {
 		p.fabric.mu.Lock()
-		over := p.dead != nil || p.unsaid == 0
+		over := p.dead != nil || p.unsent == 0
 		p.fabric.mu.Unlock()
 		if over {
 			return

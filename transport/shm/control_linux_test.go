@@ -72,8 +72,8 @@ func TestControlNobodyListens(t *testing.T) {
 	tell := func(serial uint64) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		p.unsaid++
-		require.True(t, p.told.Add(&link{serial: serial, unsaid: 1}, []byte("of nobody")))
+		p.unsent++
+		require.True(t, p.told.Add(&link{serial: serial, unsent: 1}, []byte("of nobody")))
 	}
 	for _, serial := range []uint64{0, 100, 1 << 63} {
 		tell(serial)

@@ -464,7 +464,7 @@ func (f *Fabric) Close() error {
 	}
 	for l := range f.links {
 		l.closeLocked()
-		if l.unsaid == 0 {
+		if l.unsent == 0 {
 			byes[l.process] = append(byes[l.process], l.serial)
 		}
 	}

@@ -29,7 +29,7 @@ type link struct {
 	closed  bool     // by this side
 	why     []byte   // what the bye says
 	left    bool     // the peer no longer reads
-	unsaid  int      // control messages that have not been sent
+	unsent  int      // control messages that have not been sent
 	shared  []int    // the peer's descriptors that nobody has asked for
 }
 
@@ -119,7 +119,7 @@ func (l *link) Leave(why []byte) error {
 	}
 	l.why = why
 	l.closeLocked()
-	last := l.process.dead == nil && l.unsaid == 0 // otherwise the bye follows the control messages
+	last := l.process.dead == nil && l.unsent == 0 // otherwise the bye follows the control messages
 	f.mu.Unlock()
 	if last {
 		l.process.send(newBye(l.serial, why))

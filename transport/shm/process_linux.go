@@ -50,7 +50,7 @@ type process struct {
 
 	poke   chan struct{} // wakes the goroutine that sends control messages
 	told   outbox.Queue[*link]
-	unsaid int    // those that have not been sent, and the byes behind them
+	unsent int    // those that have not been sent, and the byes behind them
 	heard  uint64 // control messages of the peer that have been handled
 	acked  uint64 // as many of them as the peer was told of
 }

@@ -181,7 +181,7 @@ func (c *conn) reason(peer int, cause error) *fault.Error {
 }
 
 func reason(peer int, where string, cause error, timeout time.Duration) *fault.Error {
-	var v *violation
+	var v *protocolError
 	var e *fault.Error
 	switch {
 	case errors.Is(cause, fault.Closed):

@@ -255,7 +255,7 @@ func (k *controlSocket) read(from io.Reader) error {
 		h.get(head[:])
 		n := int(h.length)
 		if n > transport.MaxControl {
-			return violates("control message of %d bytes", n)
+			return protocolErrorf("control message of %d bytes", n)
 		}
 		if n > len(text) {
 			text = make([]byte, n)
@@ -277,9 +277,9 @@ func (k *controlSocket) frame(h *controlHeader, text []byte) error {
 	case h.kind == controlText:
 		return k.hear(h, text)
 	case h.kind != controlHeard:
-		return violates("unknown kind of frame on a control socket, %d", h.kind)
+		return protocolErrorf("unknown kind of frame on a control socket, %d", h.kind)
 	case len(text) > 0:
-		return violates("acknowledgement of %d bytes", len(text))
+		return protocolErrorf("acknowledgement of %d bytes", len(text))
 	}
 	return k.acknowledged(h.number)
 }
@@ -293,7 +293,7 @@ func (k *controlSocket) acknowledged(number uint64) error {
 		return errOver
 	}
 	if !p.control.told.Acknowledge(number) {
-		return violates("%d control messages that were not sent have arrived", number)
+		return protocolErrorf("%d control messages that were not sent have arrived", number)
 	}
 	k.begun = true
 	p.tells()
@@ -338,7 +338,7 @@ func (k *controlSocket) take(h *controlHeader) (*session, error) {
 		return nil, errOver
 	}
 	if h.number != p.control.heard+1 {
-		return nil, violates("control message %d comes after %d", h.number, p.control.heard)
+		return nil, protocolErrorf("control message %d comes after %d", h.number, p.control.heard)
 	}
 	p.control.heard++
 	k.due = true

@@ -121,7 +121,7 @@ func TestControlEpoch(t *testing.T) {
 		if side == "acceptor" {
 			one = lb
 		}
-		one.pair.live.Load().fail(violates("nonsense"))
+		one.pair.live.Load().fail(protocolErrorf("nonsense"))
 		require.False(t, one.Tell([]byte("lost")), "the link has ended")
 		require.Eventually(t, func() bool { return la.Err() != nil && lb.Err() != nil }, hang, time.Millisecond)
 		for range 3 {
@@ -232,7 +232,7 @@ func TestControlDamage(t *testing.T) {
 		damaged := append(bytes.Clone(frames), make([]byte, 1<<16)...)
 		damaged[i/8] ^= 1 << (i % 8)
 		err := k.read(bytes.NewReader(damaged))
-		var v *violation
+		var v *protocolError
 		require.True(t, errors.Is(err, errCorrupt) || errors.As(err, &v), "bit %d: %v", i, err)
 		require.LessOrEqual(t, len(*heard), 1)
 		for _, text := range *heard {

@@ -175,7 +175,7 @@ func (q *inQueue) queued(smoothed, pause time.Duration) (scale uint32) {
 // grant handles what the peer says of the room of a channel.
 func (q *outQueue) grant(scale uint32) error {
 	if scale > maxScale {
-		return violates("room for 2^%d times the fragments", scale)
+		return protocolErrorf("room for 2^%d times the fragments", scale)
 	}
 	if scale > q.granted.Load() {
 		q.granted.Store(scale)

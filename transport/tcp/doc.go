@@ -50,7 +50,7 @@
 // and the pair lost at once: a process listens before anybody knows its address. Where only the
 // peer has ever dialled, a firewall may be what refuses; then it has half a second to dial again,
 // and before the first connection Options.PeerTimeout. The pair is lost, too, after
-// Options.PeerTimeout without a connection, and after a violation of the protocol. A lost pair gets
+// Options.PeerTimeout without a connection, and after a protocol error. A lost pair gets
 // another epoch. The handshake compares epochs: a side that still has sessions of an epoch that the
 // other side does not know ends them.
 //

@@ -44,12 +44,12 @@ var errOutdated = errors.New("the pair was lost during the handshake, or another
 // brings it again.
 var errCorrupt = errors.New("a fragment arrived with a wrong checksum")
 
-// violation reports a frame that the peer must not send.
-type violation struct{ text string }
+// protocolError reports a frame that the peer must not send.
+type protocolError struct{ text string }
 
-func (v *violation) Error() string { return v.text }
+func (v *protocolError) Error() string { return v.text }
 
-func violates(format string, args ...any) error { return &violation{fmt.Sprintf(format, args...)} }
+func protocolErrorf(format string, a ...any) error { return &protocolError{fmt.Sprintf(format, a...)} }
 
 // broken is called when a socket has ended. If sessions still need it, a new one is made; otherwise
 // the pair is unopened again.
@@ -99,7 +99,7 @@ func (p *pair) rest() {
 
 // mends reports whether a new socket can help.
 func mends(cause error) bool {
-	var v *violation
+	var v *protocolError
 	var e *fault.Error
 	return !errors.As(cause, &v) && !errors.As(cause, &e)
 }
@@ -279,7 +279,7 @@ func (p *pair) remove(s *session) {
 	if p.waiting[s.key()] == s {
 		delete(p.waiting, s.key())
 	}
-	p.depart(s)
+	p.noteDeparture(s)
 	p.refund(s)
 	delete(p.sessions, s)
 	if p.control.hears[s.theirs] == s {
@@ -553,7 +553,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (ag
 			p.remove(s)
 			continue
 		case isMissing:
-			return 0, violates("session %d was forgotten", s.index)
+			return 0, protocolErrorf("session %d was forgotten", s.index)
 		}
 		s.byeSent = false
 		for i := range s.channels {
@@ -564,7 +564,7 @@ func (p *pair) rewind(opens uint32, arrived map[uint32][]uint32, h *healing) (ag
 			}
 			lost, possible := ch.out.resume(n)
 			if !possible {
-				return 0, violates("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
+				return 0, protocolErrorf("%d fragments of channel %d have arrived, of %d", n, i, ch.out.started.Load())
 			}
 			again += int(lost)
 			ch.out.stuck.resumed(n, lost, broke)

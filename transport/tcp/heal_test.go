@@ -179,7 +179,7 @@ func TestGivenUp(t *testing.T) {
 			if side == "acceptor" {
 				one, other, f, doorbell = lb, la, a, doorbellA
 			}
-			one.pair.live.Load().fail(violates("nonsense"))
+			one.pair.live.Load().fail(protocolErrorf("nonsense"))
 			requireFault(t, one.Err(), fault.Internal, one.spec.Peer)
 			await(t, f, doorbell, "the other side is told", func() bool { return other.Err() != nil })
 			requireFault(t, other.Err(), fault.PeerLost, other.spec.Peer)

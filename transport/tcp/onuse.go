@@ -193,9 +193,9 @@ type departure struct {
 	why  *[]byte // what the goodbye is to say; nil for nothing
 }
 
-// depart remembers that this side has left a session that the peer may still open: one that opens
-// on use, or was given up for a reason. p.mu is held.
-func (p *pair) depart(s *session) {
+// noteDeparture remembers that this side has left a session that the peer may still open: one that
+// opens on use, or was given up for a reason. p.mu is held.
+func (p *pair) noteDeparture(s *session) {
 	why := s.why.Load()
 	if !s.spec.OnUse && why == nil || s.answered || p.f.stopped() {
 		return

@@ -516,7 +516,7 @@ func (p *pair) left(index uint32, in *incoming) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.farewells = append(p.farewells, index); len(p.farewells) > maxSessions {
-		return violates("more goodbyes than sessions")
+		return protocolErrorf("more goodbyes than sessions")
 	}
 	if in == nil {
 		return nil

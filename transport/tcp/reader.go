@@ -192,28 +192,28 @@ func (k *socket) frameBegins() error {
 	}
 	if k != k.conn.main {
 		if h.kind != kindData && h.kind != kindCredit {
-			return violates("frame of kind %d over a further socket", h.kind)
+			return protocolErrorf("frame of kind %d over a further socket", h.kind)
 		}
 	} else if resuming := h.kind == kindArrived || h.kind == kindResume; resuming != k.conn.unresumed.Load() {
-		return violates("frame of kind %d, before or after the resumption", h.kind)
+		return protocolErrorf("frame of kind %d, before or after the resumption", h.kind)
 	}
 	switch h.kind {
 	case kindArrived, kindResume, kindOpen:
 		return k.bodyBegins()
 	case kindGone:
 		if h.length != 0 {
-			return violates("answer of %d bytes", h.length)
+			return protocolErrorf("answer of %d bytes", h.length)
 		}
 		p.gone(h.session)
 		return nil
 	}
 	in := p.incoming[h.session]
 	if in == nil && h.session >= p.opens {
-		return violates("frame of kind %d for session index %d, which is not open", h.kind, h.session)
+		return protocolErrorf("frame of kind %d for session index %d, which is not open", h.kind, h.session)
 	}
 	if h.kind == kindGoodbye {
 		if h.length > transport.MaxWhy {
-			return violates("goodbye frame of %d bytes", h.length)
+			return protocolErrorf("goodbye frame of %d bytes", h.length)
 		}
 		if r.rest = r.body[:h.length]; h.length == 0 {
 			return k.frameDone()
@@ -225,14 +225,14 @@ func (k *socket) frameBegins() error {
 		return nil
 	}
 	if in == nil {
-		return violates("frame of kind %d for session index %d, which was closed", h.kind, h.session)
+		return protocolErrorf("frame of kind %d for session index %d, which was closed", h.kind, h.session)
 	}
 	s := in.session.Load()
 	if s == nil {
-		return violates("frame of kind %d for a session that is not open on both sides", h.kind)
+		return protocolErrorf("frame of kind %d for a session that is not open on both sides", h.kind)
 	}
 	if int(h.channel) >= len(s.channels) {
-		return violates("frame for channel %d of %d", h.channel, len(s.channels))
+		return protocolErrorf("frame for channel %d of %d", h.channel, len(s.channels))
 	}
 	if !s.known.Load() {
 		s.known.Store(true)
@@ -240,19 +240,19 @@ func (k *socket) frameBegins() error {
 	ch := &s.channels[h.channel]
 	k.conn.encrypted.Load() // TLS has read what the credit frees
 	if !ch.out.credit(h.credit, k.conn.several()) {
-		return violates("credit for fragments that were not sent")
+		return protocolErrorf("credit for fragments that were not sent")
 	}
 	r.told = true
 	switch h.kind {
 	case kindCredit:
 		if h.length != 0 {
-			return violates("credit frame of %d bytes", h.length)
+			return protocolErrorf("credit frame of %d bytes", h.length)
 		}
 		return ch.out.grant(h.number)
 	case kindData:
 		return k.dataBegins(s, ch)
 	}
-	return violates("unknown kind of frame, %d", h.kind)
+	return protocolErrorf("unknown kind of frame, %d", h.kind)
 }
 
 // goodbye handles the peer's goodbye, once the given number of fragments has arrived: some may
@@ -305,11 +305,11 @@ func (k *socket) bodyBegins() error {
 	n := int(r.h.length)
 	switch h := &r.h; {
 	case h.kind == kindOpen && n != openBytes:
-		return violates("open frame of %d bytes", n)
+		return protocolErrorf("open frame of %d bytes", n)
 	case h.kind == kindArrived && (n%4 != 0 || n > 4*transport.MaxChannels || len(r.arrived) == maxSessions):
-		return violates("frame of %d bytes about a session of %d", n, len(r.arrived))
+		return protocolErrorf("frame of %d bytes about a session of %d", n, len(r.arrived))
 	case h.kind == kindResume && n != 0:
-		return violates("resumption of %d bytes", n)
+		return protocolErrorf("resumption of %d bytes", n)
 	}
 	if r.rest = r.body[:n]; n == 0 {
 		return k.frameDone()
@@ -321,7 +321,7 @@ func (k *socket) dataBegins(s *session, ch *channel) error {
 	r := &k.reader
 	n := int(r.h.length)
 	if r.h.length > maxPayload {
-		return violates("fragment of %d bytes", r.h.length)
+		return protocolErrorf("fragment of %d bytes", r.h.length)
 	}
 	if s.closing.Load() {
 		r.skip = n
@@ -329,7 +329,7 @@ func (k *socket) dataBegins(s *session, ch *channel) error {
 	}
 	switch ch.in.begin(r.h.number, n, &r.h.meta) {
 	case refused:
-		return violates("fragment %d of %d bytes without credit on channel %d", r.h.number, n, ch.index)
+		return protocolErrorf("fragment %d of %d bytes without credit on channel %d", r.h.number, n, ch.index)
 	case duplicate:
 		r.skip = n
 		return nil
@@ -387,20 +387,20 @@ func (k *socket) frameDone() error {
 	}
 	if h.session < p.opens {
 		if p.incoming[h.session] == nil {
-			return violates("session index %d used again", h.session)
+			return protocolErrorf("session index %d used again", h.session)
 		}
 		return nil // it has come before
 	}
 	if len(p.incoming) == maxSessions {
-		return violates("more than %d sessions", maxSessions)
+		return protocolErrorf("more than %d sessions", maxSessions)
 	}
 	in := &incoming{index: h.session}
 	in.opening.get(body)
 	if o := &in.opening; o.from == o.to || o.from > 1<<30 || o.to > 1<<30 {
-		return violates("session between ranks %d and %d", o.from, o.to)
+		return protocolErrorf("session between ranks %d and %d", o.from, o.to)
 	}
 	if h.session+1 == 0 {
-		return violates("session index %d", h.session)
+		return protocolErrorf("session index %d", h.session)
 	}
 	p.incoming[h.session] = in
 	p.announce(in)

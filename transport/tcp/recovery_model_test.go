@@ -274,8 +274,8 @@ func (l *link) shut(side int, c int8) {
 	}
 }
 
-// give is the end of a handshake of the side that dialled.
-func (l *link) give(side int, began bool) {
+// endDial ends a handshake of the side that dialled.
+func (l *link) endDial(side int, began bool) {
 	s := &l.sides[side]
 	s.dials = none
 	if began {
@@ -287,7 +287,7 @@ func (l *link) give(side int, began bool) {
 func (l *link) abandon(c int8) {
 	k := &l.conns[c]
 	side := int(k.dialer)
-	l.give(side, k.stage >= greeted)
+	l.endDial(side, k.stage >= greeted)
 	if k.stage < accepts {
 		k.ends[1-side] = closedEnd // it has nothing yet
 	}
@@ -326,7 +326,7 @@ func (m *mover) attach(l *link, side int, c int8) {
 	s, k := &l.sides[side], &l.conns[c]
 	over := func() {
 		if int(k.dialer) == side {
-			l.give(side, true)
+			l.endDial(side, true)
 		} else if k.dialer == 1 {
 			s.crossing.taken()
 		}

@@ -251,7 +251,7 @@ func TestViolations(t *testing.T) {
 				frames = renumber(frames)
 			}
 			go nc.Write(frames) // the connection may be cut meanwhile
-			await(t, b, doorbellB, "the violation is noticed", func() bool { return l.Err() != nil })
+			await(t, b, doorbellB, "the protocol error is noticed", func() bool { return l.Err() != nil })
 			requireFault(t, l.Err(), fault.Internal, 1)
 			require.ErrorContains(t, l.Err(), tt.says)
 			commit(t, goesOn.Channel(0), "undisturbed")

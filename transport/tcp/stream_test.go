@@ -94,13 +94,13 @@ func outcome(t *testing.T, c *conn, s *session, err error) string {
 		}
 	}
 	if err != nil {
-		var v *violation
+		var v *protocolError
 		var told *fault.Error
 		switch {
 		case errors.As(err, &v), errors.Is(err, errCorrupt):
 		case errors.As(err, &told) && told.Code == fault.Internal && strings.Contains(told.Text, "given up the path"):
 		default:
-			t.Fatalf("error %v is no violation", err)
+			t.Fatalf("error %v is no protocol error", err)
 		}
 		b.WriteString(err.Error())
 	}

@@ -26,7 +26,7 @@ func head(kind byte, number uint32) []byte {
 // given to the Detector.
 type Control struct {
 	detector atomic.Pointer[Detector]
-	stirred  atomic.Bool // the driver has something to do
+	pending  atomic.Bool // the driver has something to do
 }
 
 // Hear handles a message of a peer. A goroutine of a transport calls it.
@@ -38,7 +38,7 @@ func (k *Control) Hear(peer int, message []byte) {
 	kind := message[0]
 	if kind == controlCompare || kind == controlCalls {
 		if d.Comparison.hear(peer, message[1:], kind == controlCompare) {
-			d.opts.stir()
+			d.opts.wake()
 			go d.attendSoon()
 		}
 		return
@@ -54,29 +54,29 @@ func (k *Control) Hear(peer int, message []byte) {
 		d.Inquiry.hearAnswer(peer, number, text)
 	case controlFailed:
 		d.Ending.hearFailure(peer, text)
-		d.opts.stir()
+		d.opts.wake()
 		go d.attendSoon()
 	case controlWhoIsLost, controlTheseAre:
 		d.Losses.hear(peer, kind == controlWhoIsLost, number, text)
 	}
 }
 
-// Stir has the driver attend to control messages. Any thread may call it.
-func (d *Detector) Stir() { d.opts.stir() }
+// Wake wakes the driver: it has control messages to handle. Any thread may call it.
+func (d *Detector) Wake() { d.opts.wake() }
 
-func (o *Options) stir() {
-	o.Control.stirred.Store(true)
+func (o *Options) wake() {
+	o.Control.pending.Store(true)
 	o.Doorbell.Ring()
 }
 
 // attendSoon attends to control messages where no thread drives.
 func (d *Detector) attendSoon() {
 	k := d.opts.Control
-	for pause := 20 * time.Microsecond; k.stirred.Load() && pause < time.Second; pause *= 2 {
+	for pause := 20 * time.Microsecond; k.pending.Load() && pause < time.Second; pause *= 2 {
 		if d.opts.Drive() != nil {
 			return
 		}
-		if k.stirred.Load() {
+		if k.pending.Load() {
 			<-time.After(pause)
 		}
 	}

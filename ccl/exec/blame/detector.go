@@ -80,7 +80,7 @@ func (o *Options) alone() bool { return o.Control == nil || o.size() == 1 }
 // Attend handles the control messages that have come, and reports whether there were any. If calls
 // differ it returns the mismatch, with which the group has to end.
 func (d *Detector) Attend(t int64) (any bool, found *fault.Error) {
-	if k := d.opts.Control; k == nil || !k.stirred.Load() || !k.stirred.Swap(false) {
+	if k := d.opts.Control; k == nil || !k.pending.Load() || !k.pending.Swap(false) {
 		return false, nil
 	}
 	if found := d.Comparison.compare(); found != nil {

@@ -89,7 +89,7 @@ func (q *Inquiry) hearQuestion(peer int, number uint32) {
 			q.questions = append(q.questions, question{peer, number})
 		}
 		q.mu.Unlock()
-		q.opts.stir()
+		q.opts.wake()
 	}
 	q.answer(peer, number, &s)
 }
@@ -106,7 +106,7 @@ func (q *Inquiry) hearAnswer(peer int, number uint32, text []byte) {
 		}
 	}
 	q.mu.Unlock()
-	q.opts.stir()
+	q.opts.wake()
 }
 
 func (q *Inquiry) answer(peer int, number uint32, s *Standing) {

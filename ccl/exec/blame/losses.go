@@ -206,7 +206,7 @@ func (l *Losses) hear(peer int, question bool, number uint32, text []byte) {
 	if answer != nil {
 		l.opts.Links.Tell(peer, answer)
 	}
-	l.opts.stir()
+	l.opts.wake()
 }
 
 // find adds the peers whose links have ended since they died.

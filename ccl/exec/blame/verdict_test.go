@@ -202,7 +202,7 @@ func TestOtherThreads(t *testing.T) {
 	told, leave := f.Inquiry.Ask()
 	other, _ := f.Inquiry.Ask()
 	require.Nil(t, other, "one at a time")
-	f.Stir()
+	f.Wake()
 	f.Attend(1)
 	require.Equal(t, f.standing, <-told)
 	leave()
@@ -210,10 +210,10 @@ func TestOtherThreads(t *testing.T) {
 	found, forget := f.Inquiry.Want(100, false)
 	none, _ := f.Inquiry.Want(100, false)
 	require.Nil(t, none)
-	f.Stir()
+	f.Wake()
 	f.Attend(1)
 	require.Empty(t, found)
-	f.Stir()
+	f.Wake()
 	f.Attend(101)
 	require.Equal(t, Outcome{
 		Text: "barrier, seq 2 had not ended: rank 1 does not answer; " +

@@ -108,7 +108,7 @@ func (e *Engine) receiveDirect(p *peer, r *Request) Outcome {
 		kernel.Copy(r.bytes(), payload)
 		p.channel.Consume()
 		p.held += cost
-		e.giveBack(p, cost)
+		e.returnCredit(p, cost)
 		r.Source = p.rank
 		if n < r.Bytes {
 			e.live++

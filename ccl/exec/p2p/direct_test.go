@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// TestDirectStandsBack checks that Direct does nothing where something is in the way of a request.
-func TestDirectStandsBack(t *testing.T) {
+// TestDirectDeclines checks that Direct does nothing where something is in the way of a request.
+func TestDirectDeclines(t *testing.T) {
 	w := newWorld(t, 2, 4, 128<<10, nil)
 	e := w.engines[0]
 	memory := make([]byte, EagerLimit+1)

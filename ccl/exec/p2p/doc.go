@@ -38,7 +38,7 @@
 //
 // A request to send takes a record of some 100 bytes. At most MaxAnnounced requests in one
 // direction between two ranks are unanswered; later sends wait at the sender. A receive whose
-// message stands behind that many unmatched messages therefore waits for them.
+// message is behind that many unmatched messages therefore waits for them.
 //
 // An eager send is usually done before its message is matched. If the length then turns out to be
 // wrong, the receive fails, and the sender learns of it from its next send to that peer: that send

@@ -237,9 +237,9 @@ func (e *Engine) owe(p *peer, m *message, what kind) {
 // credit collected so far.
 const creditDue = EagerWindow / 2
 
-// giveBack adds to the credit that may go back to the peer. An eager message or head of the peer
-// was matched.
-func (e *Engine) giveBack(p *peer, cost int) {
+// returnCredit adds to the credit that may go back to the peer: an eager message or head of the
+// peer was matched.
+func (e *Engine) returnCredit(p *peer, cost int) {
 	if p.err != nil {
 		return
 	}

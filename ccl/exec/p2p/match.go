@@ -256,7 +256,7 @@ func (e *Engine) joinEager(p *peer, m *message, r *Request) {
 	} else {
 		e.finish(r, nil)
 	}
-	e.giveBack(p, eagerCost(m.length))
+	e.returnCredit(p, eagerCost(m.length))
 	e.release(p, m)
 }
 
@@ -274,7 +274,7 @@ func (e *Engine) refuseEager(p *peer, m *message, expected int) {
 // length is wrong.
 func (e *Engine) accept(p *peer, m *message, r *Request) {
 	if m.head > 0 {
-		e.giveBack(p, eagerCost(m.head))
+		e.returnCredit(p, eagerCost(m.head))
 	}
 	if r.Bytes != m.length {
 		if p.filling.msg == m {

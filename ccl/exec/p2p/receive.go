@@ -94,7 +94,7 @@ func (e *Engine) takeEager(p *peer, tag uint64, payload []byte, length, credit u
 		e.refuseEager(p, m, r.Bytes)
 	default:
 		f.req, r.state = r, filling
-		e.giveBack(p, cost)
+		e.returnCredit(p, cost)
 	}
 	e.fill(f, payload)
 	return nil

@@ -326,7 +326,7 @@ func between(a, b int64) int64 {
 	return max(a, mean/unit*unit)
 }
 
-// FirstRanks returns the first number of ranks for which a measurement stands: one more than the
+// FirstRanks returns the first number of ranks for which a measurement holds: one more than the
 // next smaller measured number, or than the next smaller power of two, whichever is larger.
 func FirstRanks(ranks int, all []int) int {
 	first := 1

@@ -117,7 +117,7 @@ func Next(offers []Offer, on *topo.Group, tried [Kinds]bool) (open []Kind) {
 }
 
 // Choose returns the route of a group whose ranks have opened what they could: the one that they
-// want, or the best with Auto. All that is known of which route is better stands here: windows are
+// want, or the best with Auto. All that is known of which route is better is here: windows are
 // better than memory of the host through which the processor moves everything, since they leave the
 // processor alone (for 64 MiB on one GPU that two processes shared, 4 times as fast, and 25 times
 // under MPS; without MPS short calls are slower, since kernels wait for the turn of their process);

@@ -89,7 +89,7 @@ func (a *Arena) Free(p cuda.Ptr) error {
 	}
 	delete(a.used, p)
 	a.lent -= bytes
-	a.free.Give(int(p-a.memory.Ptr()), bytes)
+	a.free.Free(int(p-a.memory.Ptr()), bytes)
 	return a.endUnused()
 }
 

@@ -162,7 +162,7 @@ func routeFinding(d cuda.Driver, devices []cuda.Info, opts ccl.Options) (found t
 }
 
 // queuesFinding says how many hardware queues a process has, and whether what a program computes
-// stands still while a group waits: a stream that waits holds up the others in its queue.
+// is held up while a group waits: a stream that waits holds up the others in its queue.
 func queuesFinding(crowded bool) topo.Finding {
 	const variable = "CUDA_DEVICE_MAX_CONNECTIONS"
 	found := topo.Finding{Name: "GPU queues", State: topo.OK}

@@ -220,7 +220,7 @@ mismatch-op        all_reduce          FAIL        -
     rank 2: after 0.00 s: peer lost (rank 0)
       printed: a warning
 
-run again, since the machine stood still: kill × barrier × shm × 3 ranks: [300ms]
+run again, since the machine stalled: kill × barrier × shm × 3 ranks: [300ms]
 
 skipped: hosts: no namespaces
 

@@ -201,7 +201,7 @@ func (p *printer) end(took time.Duration) error {
 		}
 	}
 	if len(again) > 0 {
-		fmt.Fprintf(p.out, "\nrun again, since the machine stood still: %s\n", strings.Join(again, "; "))
+		fmt.Fprintf(p.out, "\nrun again, since the machine stalled: %s\n", strings.Join(again, "; "))
 	}
 	for road, why := range p.skipped {
 		fmt.Fprintf(p.out, "\nskipped: %s: %s\n", road, why)

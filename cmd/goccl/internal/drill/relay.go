@@ -18,7 +18,7 @@ import (
 // be repeated by later credit before anybody misses it.
 const leastFlipped = 48
 
-// relay is a process that stands between the ranks of a drill and one host's, and breaks what
+// relay is a process between the ranks of a drill and one host's, and breaks what
 // passes. It hears lines and answers each with one:
 //
 //	to 10.77.0.2:4000   the port on which it takes connections for that address
@@ -38,7 +38,7 @@ func playRelay([]string, io.Writer) error {
 		word, rest, _ := strings.Cut(in.Text(), " ")
 		switch word {
 		case "to":
-			port, err := r.stand(rest)
+			port, err := r.listen(rest)
 			if err != nil {
 				return err
 			}
@@ -57,8 +57,8 @@ func playRelay([]string, io.Writer) error {
 	return in.Err()
 }
 
-// stand begins to take connections for an address.
-func (r *relay) stand(to string) (port uint16, err error) {
+// listen begins to take connections for an address.
+func (r *relay) listen(to string) (port uint16, err error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return 0, err

@@ -2,9 +2,9 @@ package drill
 
 import "time"
 
-// A machine may stand still for a moment: virtual machines are paused, and containers throttled.
-// Whatever then takes too long says nothing about goccl. So a cell that has failed while the
-// drill's own process stood still is run again.
+// A machine may stall for a moment: virtual machines are paused, and containers throttled. Whatever
+// then takes too long says nothing about goccl. So a cell that has failed while the drill's own
+// process stalled is run again.
 
 const (
 	stallBeat  = 10 * time.Millisecond
@@ -37,7 +37,7 @@ func watchStalls() (stop func() time.Duration) {
 	}
 }
 
-// fairly runs a cell again if it has failed while the machine stood still.
+// fairly runs a cell again if it has failed while the machine stalled.
 func fairly(perform func() *outcome) *outcome {
 	var stalls []time.Duration
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrillStalls runs a cell again only if it has failed while this process stood still.
+// TestDrillStalls runs a cell again only if it has failed while this process stalled.
 func TestDrillStalls(t *testing.T) {
 	still := func() {
 		wake := exec.Command("sh", "-c", fmt.Sprintf("sleep 0.3; kill -CONT %d", os.Getpid()))

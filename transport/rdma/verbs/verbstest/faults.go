@@ -136,7 +136,7 @@ func (n *Network) CutOneWay(from, to int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[[2]int{from, to}] = true
-	n.stir()
+	n.wake()
 }
 
 // Heal loses no more.
@@ -145,7 +145,7 @@ func (n *Network) Heal(a, b int) {
 	defer n.mu.Unlock()
 	delete(n.cut, [2]int{a, b})
 	delete(n.cut, [2]int{b, a})
-	n.stir()
+	n.wake()
 }
 
 // CutPort loses all packets of a port, without an event, until HealPort.
@@ -153,7 +153,7 @@ func (n *Network) CutPort(host, adapter, port int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.silent[n.hosts[host].adapters[adapter].port(port)] = true
-	n.stir()
+	n.wake()
 }
 
 // HealPort loses no more.
@@ -161,7 +161,7 @@ func (n *Network) HealPort(host, adapter, port int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.silent, n.hosts[host].adapters[adapter].port(port))
-	n.stir()
+	n.wake()
 }
 
 // Notices is what happens to the notices of completion queues.
@@ -209,7 +209,7 @@ func (n *Network) SetPort(host, adapter, port int, active bool) {
 		p.State, e.Kind = "active", verbs.PortActive
 	}
 	a.raise(e)
-	n.stir()
+	n.wake()
 }
 
 // Renumber gives a port other addresses, as a renewed lease or another subnet manager does: its
@@ -241,7 +241,7 @@ func (n *Network) Renumber(host, adapter, port, places int, event bool) {
 	if event {
 		a.raise(e)
 	}
-	n.stir()
+	n.wake()
 }
 
 // Raise gives an event to all that have an adapter open.
@@ -263,7 +263,7 @@ func (n *Network) Fatal(host, adapter int) {
 		p.state.Store(failed)
 	}
 	a.raise(verbs.Event{Kind: verbs.DeviceFatal})
-	n.stir()
+	n.wake()
 }
 
 // Kill ends a host as the death of its process does: its pairs vanish, and nothing touches its
@@ -285,7 +285,7 @@ func (n *Network) Kill(host int) {
 			q.mu.Unlock()
 		}
 	}
-	n.stir()
+	n.wake()
 }
 
 func dead() error { return fault.New(fault.Closed, "the process was killed") }

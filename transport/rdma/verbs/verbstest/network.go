@@ -113,7 +113,7 @@ func (n *Network) Close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	n.stir()
+	n.wake()
 	<-n.ended
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,9 +138,9 @@ func (n *Network) Carried(host, adapter, port int) Traffic {
 	return n.carried[n.hosts[host].adapters[adapter].port(port)]
 }
 
-// stir makes the engine look again. It is a descriptor that wakes the engine, because a channel
+// wake makes the engine look again. It is a descriptor that wakes the engine, because a channel
 // would tell whoever posts also what the engine has done: that is for completions to tell.
-func (n *Network) stir() { n.bell.ring() }
+func (n *Network) wake() { n.bell.ring() }
 
 // settle waits until no memory is being copied. Who then takes something away, with mu, can be sure
 // that nothing touches it.

@@ -133,7 +133,7 @@ func (p *pair) Connect(own verbs.Connection) error {
 	}
 	p.own = own
 	p.state.Store(connected)
-	p.c.a.h.n.stir()
+	p.c.a.h.n.wake()
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (p *pair) Post(writes []verbs.Write) (int, error) {
 	if err := p.open("Pair.Post"); err != nil {
 		return 0, err
 	}
-	defer p.c.a.h.n.stir()
+	defer p.c.a.h.n.wake()
 	for i := range writes {
 		if err := p.post(&writes[i]); err != nil {
 			return i, err
@@ -250,7 +250,7 @@ func (p *pair) Fail() error {
 		return err
 	}
 	p.state.Store(failed)
-	p.c.a.h.n.stir()
+	p.c.a.h.n.wake()
 	return nil
 }
 

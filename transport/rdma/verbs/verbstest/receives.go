@@ -55,7 +55,7 @@ func (r *receives) Post(n int) error {
 	}
 	there := int(r.posted.Load() - r.freed.Load())
 	r.posted.Add(uint64(max(0, min(n, r.entries-there))))
-	r.c.a.h.n.stir()
+	r.c.a.h.n.wake()
 	if n < 0 || there+n > r.entries {
 		return full("Receives.Post", unix.ENOMEM, r.entries, "entries")
 	}
