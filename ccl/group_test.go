@@ -115,8 +115,8 @@ func each(t testing.TB, n int, run func(rank int) error) {
 
 var allTransports = []string{"inproc", "shm", "rdma", "tcp"}
 
-// noise is what input takes its elements from: small integers, so that sums are exact in every type.
-// The length is prime, so that no two chunks are alike.
+// noise is what input takes its elements from: small integers, so that sums are exact in every
+// type. The length is prime, so that no two chunks are alike.
 var noise = func() []float32 {
 	r, x := rand.New(rand.NewPCG(1, 1)), make([]float32, 131_071)
 	for i := range x {
