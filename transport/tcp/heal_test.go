@@ -585,6 +585,11 @@ func TestStalls(t *testing.T) {
 			a.now = func() time.Time { return now }
 			a.limit(p.peer, tt.limit)
 			commit(t, la.Channel(0), "text")
+			require.Eventually(t, func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return la.openSent
+			}, hang, time.Millisecond)
 			q.stuck = stuck{lacks: true, since: now.Add(-tt.since)}
 			c.healed = &healing{cause: tt.cause}
 			lacks := map[uint32][]uint32{la.index: {0}}
