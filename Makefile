@@ -73,7 +73,7 @@ test-api: ## What the stable packages export beside the last tagged release: CHA
 
 .PHONY: test-go
 test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all); each benchmark once
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -p=3 -short -count=1 -shuffle=on -cover -timeout=540s ./... \
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -vet=off -p=3 -short -count=1 -shuffle=on -cover -timeout=540s ./... \
 		-args -test.bench=. -test.benchtime=1x # -bench itself would have one package at a time
 
 .PHONY: test-cgo
@@ -84,7 +84,7 @@ test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions ar
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -p=3 -race -short -count=1 -timeout=720s $(RACE)
+	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -vet=off -p=3 -race -short -count=1 -timeout=720s $(RACE)
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent|ManyStops' \
 		./ccl/kernel ./ccl/exec/p2p ./ccl/verify
 

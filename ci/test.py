@@ -1,7 +1,7 @@
 """make test: runs the stages of ci/budget.txt, each a make target, and prints a summary.
 
-Stages that the file marks as "beside" get the time that the others leave: when one's turn comes, it begins with the
-lowest priority, and the next ones do not wait for it, but for those of its kind.
+When the turn of a stage comes that the file marks, it begins, and the next ones do not wait for it, but for those with
+the same mark: one that "waits" most of its time, and one "beside" the others, which gets the time that they leave.
 
 Exit code 1 if a test or a stage failed, if a stage hung (it is ended at HANG times its budget) or, with CI=true, if a
 test was skipped that ci/skips.txt does not list. A stage that exceeds its budget only gets a warning, since machines
@@ -27,6 +27,7 @@ import results
 RECORDS = pathlib.Path(os.environ.get("RECORDS", "build/test"))
 HANG = 3  # times the budget
 REPEATED, LINES = 8, 60  # failures told once more at the end, where a log that has been cut still has them
+MARKS = ("waits", "beside")
 TORCH_AREAS = ("python", "torch", "packaging")
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -57,12 +58,12 @@ def allowed_skips(lines, torch):
 class Stage:
     """A stage, and how it went."""
 
-    def __init__(self, area, target, limit, beside, slow):
+    def __init__(self, area, target, limit, mark, slow):
         """A run with another torch or Python may take three times as long, since only its test results matter."""
-        self.area, self.target, self.beside = area, target, beside == ["beside"]
+        self.area, self.target, self.mark = area, target, mark
         self.limit = int(limit) * (3 if slow else 1)
         self.code = self.seconds = self.cores = 0
-        self.log = RECORDS / f"{target}.log"  # of one beside the others
+        self.log = RECORDS / f"{target}.log"  # of one with a mark
 
     def run(self, running):
         """Runs the stage, and sets its exit code, its seconds, and for how many cores it had work on average.
@@ -70,9 +71,11 @@ class Stage:
         A stage that hangs is ended, with all processes that it started.
         """
         start, command = time.monotonic(), ["make", "--no-print-directory", self.target]
-        if self.beside:
+        if self.mark:
+            if self.mark == "beside":
+                command = ["nice", "-n", "19", *command]
             with open(self.log, "wb") as log:
-                process = subprocess.Popen(["nice", "-n", "19", *command], stdout=log, stderr=log, start_new_session=True)
+                process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         else:
             process = subprocess.Popen(command, start_new_session=True)
         running.add(process.pid)
@@ -93,7 +96,9 @@ def chosen(stages, names, other):
 
     These are the named ones; else, with another torch or Python, those of the areas that depend on them; else all.
     """
-    stages = [Stage(area, target, limit, beside, other) for area, target, limit, *beside in stages]
+    stages = [Stage(area, target, limit, "".join(mark), other) for area, target, limit, *mark in stages]
+    if unknown := {stage.mark for stage in stages} - {"", *MARKS}:
+        sys.exit(f"ci/budget.txt has a mark {', '.join(sorted(unknown))}; there are {', '.join(MARKS)}")
     if names == ["all"]:
         return stages
     if unknown := set(names) - {stage.target for stage in stages}:
@@ -107,28 +112,39 @@ def in_turn(stages):
     """Runs stages, and yields each when it has ended."""
     running, ended = set(), queue.SimpleQueue()
 
-    def beside(turns):
-        while stage := turns.get():
-            stage.run(running)
-            ended.put(stage)
+    def lane(turns):
+        try:
+            while stage := turns.get():
+                stage.run(running)
+                ended.put(stage)
+        except BaseException as e:
+            ended.put(e)
 
-    turns = queue.SimpleQueue()
-    others = threading.Thread(target=beside, args=[turns], daemon=True)
-    others.start()
+    def those_that_ended():
+        while not ended.empty():
+            stage = ended.get()
+            if isinstance(stage, BaseException):
+                raise stage
+            yield stage
+
+    turns = {mark: queue.SimpleQueue() for mark in MARKS}
+    lanes = [threading.Thread(target=lane, args=[turns[mark]], daemon=True) for mark in MARKS]
+    for each in lanes:
+        each.start()
     try:
         for stage in stages:
-            if stage.beside:
-                turns.put(stage)
+            if stage.mark:
+                turns[stage.mark].put(stage)
                 continue
             print(f"\n== {stage.target}", flush=True)
             stage.run(running)
             yield stage
-            while not ended.empty():
-                yield ended.get()
-        turns.put(None)
-        others.join()
-        while not ended.empty():
-            yield ended.get()
+            yield from those_that_ended()
+        for mark in MARKS:
+            turns[mark].put(None)
+        for each in lanes:
+            each.join()
+        yield from those_that_ended()
     except BaseException:
         for pid in list(running):
             os.killpg(pid, signal.SIGKILL)
@@ -149,8 +165,8 @@ def main():
     rows, failures, complaints, warnings, skipped = {}, [], [], [], {}
     for stage in in_turn(stages):
         target, limit, seconds = stage.target, stage.limit, stage.seconds
-        if stage.beside:
-            print(f"\n== {target}, beside the others\n{stage.log.read_text(errors='replace')}", end="", flush=True)
+        if stage.mark:
+            print(f"\n== {target}, while others ran\n{stage.log.read_text(errors='replace')}", end="", flush=True)
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
         broken = [test for test in tests if test.outcome == "failed"]
@@ -169,7 +185,7 @@ def main():
             if test.outcome == "skipped":
                 skipped.setdefault(test.name, test.reason)
         rows[target] = (stage.area, target, *counts.values(), f"{seconds:.0f}", f"{stage.cores:.1f}", limit,
-                        "WARNING" if seconds > limit else "beside" if stage.beside else "")
+                        "WARNING" if seconds > limit else stage.mark)
 
     if skipped:
         print("\nskipped:")

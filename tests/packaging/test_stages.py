@@ -30,16 +30,17 @@ def test_budget(tmp_path, recipe, budget, code, row, summary):
                      rf"{code} failed, 0 skipped\n$", done.stdout), done.stdout
 
 
-def test_beside(tmp_path):
-    """The stages after one beside the others do not wait for it, and its output comes whole; its failure counts."""
+@pytest.mark.parametrize("mark", ["waits", "beside"])
+def test_marks(tmp_path, mark):
+    """The stages after one with a mark do not wait for it, and its output comes whole; its failure counts."""
     (tmp_path / "ci").mkdir()
-    (tmp_path / "ci/budget.txt").write_text("a first 60\na slow 60 beside\na bad 60 beside\na last 60\n")
+    (tmp_path / "ci/budget.txt").write_text(f"a first 60\na slow 60 {mark}\na bad 60 {mark}\na last 60\n")
     (tmp_path / "ci/skips.txt").touch()
     (tmp_path / "Makefile").write_text("first:\n\t@test ! -e begun\nslow:\n\t@touch begun; while [ ! -e last ]; do "
                                        "sleep 0.1; done; echo slow ends\nbad:\n\t@exit 3\nlast:\n\t@touch last\n")
     done = subprocess.run([sys.executable, ROOT / "ci/test.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
                           timeout=60, env={"PATH": "/usr/bin:/bin", "RECORDS": str(tmp_path / "records")})
-    assert done.returncode == 1 and "== slow, beside the others\nslow ends\n" in done.stdout, done.stdout
+    assert done.returncode == 1 and "== slow, while others ran\nslow ends\n" in done.stdout, done.stdout
     rows = re.findall(r"^a +(\w+) +0 +(\d)", done.stdout, re.MULTILINE)
     assert rows == [("first", "0"), ("slow", "0"), ("bad", "1"), ("last", "0")], done.stdout
 
