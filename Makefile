@@ -84,7 +84,7 @@ test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions ar
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race -vet=off -p=3 -race -short -count=1 -timeout=720s $(RACE)
+	@$(GO_ENV) GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 python3 ci/gotest.py test-race -vet=off -p=3 -race -short -count=1 -timeout=720s $(RACE)
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent|ManyStops' \
 		./ccl/kernel ./ccl/exec/p2p ./ccl/verify
 
