@@ -1,7 +1,7 @@
-import subprocess
-import sys
+import os
 import textwrap
 
+import fresh
 import pytest
 from rank_pool import RankPool
 
@@ -22,14 +22,23 @@ def trio(tmp_path_factory):
     pool.close()
 
 
+@pytest.fixture(scope="session")
+def server():
+    made = fresh.Server()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def python():
-    """Returns a function that runs a script in its own process, checks that it ended with 0, and returns its output."""
+def python(server):
+    """Returns a function that runs a script in its own process, checks that it ended with 0, and returns its output.
+
+    torch is imported already; what it reads from the environment then is that of the tests.
+    """
 
     def run(script, *args, expect=0, env=None):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), *map(str, args)], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=60, env=env)
-        assert done.returncode == expect, f"ended with {done.returncode}:\n{done.stdout}"
-        return done.stdout
+        status, out = server.run(textwrap.dedent(script), [str(arg) for arg in args], dict(env or os.environ), 60)
+        assert status == expect, f"ended with {status}:\n{out}"
+        return out
 
     return run
