@@ -1,7 +1,7 @@
 """make test: runs the stages of ci/budget.txt, each a make target, and prints a summary.
 
 When the turn of a stage comes that the file marks, it begins, and the next ones do not wait for it, but for those with
-the same mark: one that "waits" most of its time, and one "beside" the others, which gets the time that they leave.
+the same mark: one that "waits" part of its time, and one "beside" the others, which gets the time that they leave.
 
 Exit code 1 if a test or a stage failed, if a stage hung (it is ended at HANG times its budget) or, with CI=true, if a
 test was skipped that ci/skips.txt does not list. A stage that exceeds its budget only gets a warning, since machines
@@ -68,6 +68,7 @@ class Stage:
     def run(self, running):
         """Runs the stage, and sets its exit code, its seconds, and for how many cores it had work on average.
 
+        The cores are without those processes for which no parent has waited, such as ranks of a server that was ended.
         A stage that hangs is ended, with all processes that it started.
         """
         start, command = time.monotonic(), ["make", "--no-print-directory", self.target]

@@ -99,7 +99,7 @@ func reduction(t dtype.Type, op dtype.Op) Func {
 	return inParts(f, parts)
 }
 
-// inParts returns the kernel of elements of so many parts each, to which f applies.
+// inParts returns the kernel of elements that have several parts each: f takes the parts.
 func inParts(f Func, parts int) Func {
 	return func(dst, a, b unsafe.Pointer, n int) { f(dst, a, b, n*parts) }
 }

@@ -7,7 +7,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // available returns the number of bytes that the system could still give to this process without
@@ -69,11 +68,12 @@ func (c cgroup) left(dir string) int64 {
 // field finds a line "name value" in data and returns the value.
 func field(data []byte, name string) (int64, bool) {
 	for line := range bytes.Lines(data) {
-		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			if words := bytes.Fields(rest); len(words) > 0 && unicode.IsSpace(rune(rest[0])) {
-				n, err := strconv.ParseInt(string(words[0]), 10, 64)
-				return n, err == nil
-			}
+		if !bytes.HasPrefix(line, []byte(name)) {
+			continue // most lines: this is asked for each part of a segment
+		}
+		if words := bytes.Fields(line); len(words) >= 2 && string(words[0]) == name {
+			n, err := strconv.ParseInt(string(words[1]), 10, 64)
+			return n, err == nil
 		}
 	}
 	return 0, false

@@ -1,5 +1,6 @@
 """Python processes for tests of what happens once in a process: each is a fork of one that has imported torch, which
-takes seconds, and not goccl. They end as any Python does, with its exit handlers.
+takes seconds, and not goccl. They end as any Python does, with its exit handlers; those of multiprocessing, which
+forked.py and rank_pool.py use, end without.
 
 Run with a socket's descriptor, it is the process that forks.
 """
