@@ -63,6 +63,7 @@ def die():
 if rank == 1:
     threading.Thread(target=die, daemon=True).start()
 failure(lambda: [dist.all_reduce(x), torch.sim.synchronize(), dist.all_reduce(x), x.cpu(), dist.barrier()])
+listen()  # a rank that ended here would be one more of which the others may hear first
 """
 
 

@@ -179,10 +179,10 @@ func (f *Fabric) Connect(ctx context.Context, peer []byte, s transport.Session) 
 			return nil, err
 		}
 		l, err := p.open(ctx, s)
-		if err == nil || !p.anew(err) || ctx.Err() != nil {
+		if err == nil || !p.anew(err) {
 			return l, err
 		}
-		select { // that attempt to connect was given up, but another one may come
+		select { // that attempt to connect was given up, but another may come; if none does, reach says why
 		case <-time.After(redialPause):
 		case <-ctx.Done():
 		}

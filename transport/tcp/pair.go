@@ -253,6 +253,10 @@ func (p *pair) connection(ctx context.Context, rank int) (*conn, error) {
 // probePeriod is how often the side that waits to be dialled checks whether the other still lives.
 const probePeriod = 300 * time.Millisecond
 
+// lastLook is how long the last such check may take. The kernel of this host answers at once, but a
+// machine with more work than processors may need a while to hear it.
+const lastLook = 2 * time.Second
+
 // refuses returns an error if the process that has to dial this one refuses connections itself at
 // all its addresses: it has ended. That of another host is not asked, since firewalls refuse, too.
 func (p *pair) refuses(ctx context.Context) (refused error) {
@@ -278,7 +282,7 @@ func (p *pair) refusesStill(ended context.Context) error {
 	if context.Cause(ended) == context.Canceled {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(p.f.ctx, probePeriod)
+	ctx, cancel := context.WithTimeout(p.f.ctx, lastLook)
 	defer cancel()
 	return p.refuses(ctx)
 }
