@@ -1,6 +1,7 @@
 """Every example gives the same result on several ranks as in one process, and all ranks hold the same bits.
 
-Only a few steps are run here, on existing ranks; `make examples` runs the whole programs with torchrun.
+Only a few steps are run here, on existing ranks, and of each kind one example (make features has all); `make examples`
+runs the whole programs with torchrun.
 """
 import importlib
 import json
@@ -58,11 +59,13 @@ def check(reports, single, ranks):
     assert sum(first["losses"][-3:]) < 0.9 * sum(first["losses"][:3]), first["losses"]
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ["expert_parallel", *(pytest.param(name, marks=pytest.mark.long)
+                                                        for name in STEPS if name != "expert_parallel")])
 def test_two_ranks_are_one_process(pair, alone, name):
     check(pair.run(train, name, {"steps": STEPS[name]}), alone(name), 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["expert_parallel", "pipeline", "tensor_parallel"])
 def test_four_ranks_are_one_process(quartet, alone, name):
     check(quartet.run(train, name, {"steps": STEPS[name]}), alone(name), 4)
@@ -88,6 +91,7 @@ def test_fsdp2_and_its_checkpoint(pair, quartet, tmp_path):
         assert max(abs(a - b) for a, b in zip(resumed["losses"], later)) <= BOUND, (resumed["losses"], later)
 
 
+@pytest.mark.long
 def test_fsdp2_in_bfloat16(pair, tmp_path):
     """Its losses are near those of float32 but not equal, since 8 bits are fewer than 24."""
     wide, narrow = (
@@ -108,6 +112,7 @@ def digits(rank, ranks):
     return {"ranks": ranks, "losses": losses.tolist(), "digest": train_digits.digest([losses, *model.parameters()])}
 
 
+@pytest.mark.long  # make demo compares the same
 def test_data_parallel_is_one_process(pair):
     reports = pair.run(digits, 2)
     check([each | {"digests": [every["digest"] for every in reports]} for each in reports], digits(0, 1), 2)

@@ -97,7 +97,8 @@ func TestEndAfterFailure(t *testing.T) {
 	report.Seq = 4
 	f.hear(2, append(head(controlFailed, 0), report.Report(2)...))
 	require.Nil(t, f.die(2, 1), "messages end with the group")
-	why, death := f.Ending.Ends(&Scene{Begun: true, Seq: 4, Next: 4, Lost: f.Ending.losses.PathEnd(2, f.links.End(2))}, 1)
+	path := f.Ending.losses.PathEnd(2, f.links.End(2))
+	why, death := f.Ending.Ends(&Scene{Begun: true, Seq: 4, Next: 4, Lost: path}, 1)
 	require.False(t, death)
 	require.Equal(t, []int{1}, ranksOf(why))
 	require.Empty(t, f.Losses.Known())
