@@ -89,8 +89,8 @@ func TestReportsArePassedOn(t *testing.T) {
 	require.Empty(t, f.told(1))
 }
 
-// TestEndAfterFailure has a process end after it has told why the group has failed there, and before
-// it could leave: it is not named.
+// TestEndAfterFailure has a process end after it has told why the group has failed there, before it
+// could leave: it is not named.
 func TestEndAfterFailure(t *testing.T) {
 	f := newFake(t, 0, 3)
 	report := fault.Lost([]*fault.Error{fault.Peer(fault.PeerLost, 1, "it was killed")})
