@@ -13,6 +13,12 @@ TWO    := -n 2 --dist loadfile
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
 	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/group/(emit|page|route|share)|cuda/kernel|cuda/kernel/gen)$$')
+# Of tests that take long, each runs once: these without the race detector, since others have the same goroutines run …
+NO_RACE := ^TestConformance(Distant|TLS|Self|OfFaulty|PassThrough|OfMemory)$$|^TestConformance$$/^TwoPorts$$|^TestSmallRings$$
+NO_RACE := $(NO_RACE)|^Test(PlansOfManyRanks|Troubleshooting|LendAnything|InterpretedLengths|RailsOrder|GraphsGrow)$$
+# … and these only with it. make long runs all of them both ways.
+ONLY_RACE := ^Test(ConformanceUnderCuts|ConformanceDisturbed|ReceivesGrow|Ports|RefusedAtRandom|RefusedPairs)$$
+ONLY_RACE := $(ONLY_RACE)|^Test(QueueThatMoves|QueuesMatrix|FreesMatrix|AutoMeasures|InterpretedIsLetGo|RailsTimeout)$$
 
 ##@ Everyday
 
@@ -73,7 +79,8 @@ test-api: ## What the stable packages export beside the last tagged release: CHA
 
 .PHONY: test-go
 test-go: ## Go tests without cgo, the short ones, in random order, with their coverage (make long runs all); each benchmark once
-	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -vet=off -p=3 -short -count=1 -shuffle=on -cover -timeout=540s ./... \
+	@$(GO_ENV) CGO_ENABLED=0 python3 ci/gotest.py test-go -vet=off -p=3 -short -count=1 -shuffle=on -cover -timeout=540s \
+		-skip='$(ONLY_RACE)' ./... \
 		-args -test.bench=. -test.benchtime=1x # -bench itself would have one package at a time
 
 .PHONY: test-cgo
@@ -84,7 +91,8 @@ test-cgo: ## Go tests of what needs cgo: cabi, and kernels whose instructions ar
 
 .PHONY: test-race
 test-race: ## Go tests under the race detector
-	@$(GO_ENV) GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 python3 ci/gotest.py test-race -vet=off -p=3 -race -short -count=1 -timeout=720s $(RACE)
+	@$(GO_ENV) GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 python3 ci/gotest.py test-race -vet=off -p=3 -race -short -count=1 -timeout=720s \
+		-skip='$(NO_RACE)' $(RACE)
 	@$(GO_ENV) CGO_ENABLED=1 python3 ci/gotest.py test-race.some -race -count=1 -run 'AtTheSameTime|Concurrent|ManyStops' \
 		./ccl/kernel ./ccl/exec/p2p ./ccl/verify
 

@@ -89,7 +89,7 @@ func TestMutantsOfRightPlans(t *testing.T) {
 	names, plans := planFiles(t, "right")
 	accepted := 0
 	for _, name := range names {
-		for range *mutantsEach {
+		for range mutantsEach() {
 			mutant, what := mutate(plans[name], rng)
 			if mutant == nil {
 				continue

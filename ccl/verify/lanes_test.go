@@ -53,13 +53,13 @@ func TestVerdictsOfShuffledLanes(t *testing.T) {
 		all = append(all, oneSided[name](3))
 	}
 	for _, p := range slices.Clone(all) {
-		for range *mutantsEach / 4 {
+		for range mutantsEach() / 4 {
 			if mutant, _ := mutate(p, rng); mutant != nil {
 				all = append(all, mutant)
 			}
 		}
 	}
-	for range *mutantsEach * 10 {
+	for range mutantsEach() * 10 {
 		all = append(all, relay(rng))
 	}
 	right := 0

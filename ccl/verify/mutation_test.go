@@ -77,7 +77,14 @@ func TestConcretePipelines(t *testing.T) {
 	}
 }
 
-var mutantsEach = flag.Int("mutants", 100, "mutants of each algorithm and number of ranks")
+var mutantsFlag = flag.Int("mutants", 100, "mutants of each algorithm and number of ranks; at most 30 with -short")
+
+func mutantsEach() int {
+	if testing.Short() {
+		return min(*mutantsFlag, 30)
+	}
+	return *mutantsFlag
+}
 
 // sound is a mutant that verify accepted.
 type sound struct {
@@ -131,7 +138,7 @@ func mutants(t *testing.T, rng *rand.Rand, each int, sizes ...int) tally {
 // messages over or change the result must be refused.
 func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	all := mutants(t, rng, *mutantsEach, 2, 3, 4, 5)
+	all := mutants(t, rng, mutantsEach(), 2, 3, 4, 5)
 	survived := map[string]int{}
 	byRanks := map[int][]*plan.Plan{}
 	for _, m := range all.accepted {

@@ -99,7 +99,7 @@ func conflict(a, b *plan.Step) bool {
 // the same contents at the end.
 func TestRelays(t *testing.T) {
 	accepted, refused := 0, map[verify.Reason]int{}
-	for seed := range uint64(*mutantsEach) * 50 {
+	for seed := range uint64(mutantsEach()) * 50 {
 		rng := rand.New(rand.NewPCG(seed, 19))
 		p := relay(rng)
 		if _, err := verify.Plan(p, verify.Options{Brief: true}); err != nil {
@@ -126,9 +126,9 @@ func TestRelays(t *testing.T) {
 		}
 	}
 	t.Logf("%d accepted, refused %v", accepted, refused)
-	require.Greater(t, accepted, 5**mutantsEach)
-	require.Greater(t, refused[verify.Race], *mutantsEach)
-	require.Greater(t, refused[verify.Unordered], *mutantsEach)
+	require.Greater(t, accepted, 5*mutantsEach())
+	require.Greater(t, refused[verify.Race], mutantsEach())
+	require.Greater(t, refused[verify.Unordered], mutantsEach())
 }
 
 func reasonOf(t *testing.T, err error) verify.Reason {
