@@ -217,6 +217,11 @@ func TestDeviceGroup(t *testing.T) {
 			require.Equal(t, float32(6*(c+1)), r.get(t, c*count+count-1))
 		}
 		require.EqualValues(t, calls, r.State().Seq)
+		// The streams may be there before the thread that drives the calls has seen it.
+		require.Eventually(t, func() bool {
+			records := r.comm.Load().Records()
+			return len(records) > 0 && records[len(records)-1].Done
+		}, forever, time.Millisecond)
 		records := r.comm.Load().Records()
 		require.Len(t, records, calls, "one for each call, not for each piece")
 		for c, record := range records {
