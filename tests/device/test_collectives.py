@@ -4,7 +4,8 @@ import test_matrix
 import torch
 
 # Of each size, and each kind of operator; tests/python has all types, and the device only moves their bytes.
-TYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.complex128]
+TYPES = [torch.float32, torch.bool, torch.complex128,
+         *(pytest.param(each, marks=pytest.mark.long) for each in (torch.bfloat16, torch.int64, torch.complex64))]
 
 
 def on_device(rank, check, *args):
