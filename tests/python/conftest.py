@@ -3,13 +3,13 @@ import textwrap
 
 import fresh
 import pytest
-from rank_pool import RankPool
+from rank_pool import Lasting, RankPool
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """Two ranks with a goccl group, for all tests of a module."""
-    pool = RankPool(2, tmp_path_factory.mktemp("pair"))
+    pool = Lasting(lambda size: RankPool(size, tmp_path_factory.mktemp("pair")), 2)
     yield pool
     pool.close()
 
@@ -17,7 +17,7 @@ def pair(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory):
     """Three ranks with a goccl group, for all tests of a module."""
-    pool = RankPool(3, tmp_path_factory.mktemp("trio"))
+    pool = Lasting(lambda size: RankPool(size, tmp_path_factory.mktemp("trio")), 3)
     yield pool
     pool.close()
 

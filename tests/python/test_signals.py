@@ -18,9 +18,11 @@ TRANSPORTS = ["shm", "tcp"]
 LONG = 60  # seconds: a timeout that no test reaches
 SOON = 0.5  # seconds from Ctrl-C to the exceptions
 
+LARGE = torch.ones(3_000_000)[::2]  # made before, which may take as long as Ctrl-C does
+
 WAITS = {
     "all_reduce": lambda group: dist.all_reduce(torch.ones(4), group=group),
-    "large all_reduce": lambda group: dist.all_reduce(torch.ones(3_000_000)[::2], group=group),
+    "large all_reduce": lambda group: dist.all_reduce(LARGE, group=group),
     "work": lambda group: dist.all_reduce(torch.ones(4), group=group, async_op=True).wait(),
     "work with a timeout": lambda group: dist.all_reduce(torch.ones(4), group=group, async_op=True).wait(seconds(LONG)),
     "several calls": lambda group: dist.all_reduce_coalesced([torch.ones(4), torch.ones(8)], group=group),

@@ -230,7 +230,6 @@ type barrier struct {
 }
 
 func (e *Ending) hearFailure(peer int, report []byte) {
-	e.losses.failed(peer, report)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.failures) < e.opts.size() {

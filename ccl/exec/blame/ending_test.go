@@ -89,26 +89,6 @@ func TestReportsArePassedOn(t *testing.T) {
 	require.Empty(t, f.told(1))
 }
 
-// TestEndAfterFailure has a process end after it has told why the group has failed there, before it
-// could leave: it is not named.
-func TestEndAfterFailure(t *testing.T) {
-	f := newFake(t, 0, 3)
-	report := fault.Lost([]*fault.Error{fault.Peer(fault.PeerLost, 1, "it was killed")})
-	report.Seq = 4
-	f.hear(2, append(head(controlFailed, 0), report.Report(2)...))
-	require.Nil(t, f.die(2, 1), "messages end with the group")
-	path := f.Ending.losses.PathEnd(2, f.links.End(2))
-	why, death := f.Ending.Ends(&Scene{Begun: true, Seq: 4, Next: 4, Lost: path}, 1)
-	require.False(t, death)
-	require.Equal(t, []int{1}, ranksOf(why))
-	require.Empty(t, f.Losses.Known())
-
-	f = newFake(t, 0, 3)
-	f.hear(2, append(head(controlFailed, 0), "not a report"...))
-	require.NotNil(t, f.die(2, 1))
-	require.Len(t, f.Losses.Known(), 1)
-}
-
 // TestBar is told by a control message which collectives to refuse. A mismatch bars none.
 func TestBar(t *testing.T) {
 	f := newFake(t, 0, 3)

@@ -1,7 +1,6 @@
 package blame
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -44,12 +43,11 @@ type Losses struct {
 	opts    *Options
 	mu      sync.Mutex
 	of      map[int]loss
-	changes int            // counts the ranks that were added
-	number  uint32         // of the latest question of this rank
-	agreed  map[int]bool   // the peers that have named the same ranks in answer to it
-	sealed  bool           // this rank has failed: it answers no more
-	later   []int          // lost, but not among those that the group has failed because of
-	reports map[int][]byte // by peer: why the group has failed there
+	changes int          // counts the ranks that were added
+	number  uint32       // of the latest question of this rank
+	agreed  map[int]bool // the peers that have named the same ranks in answer to it
+	sealed  bool         // this rank has failed: it answers no more
+	later   []int        // lost, but not among those that the group has failed because of
 	sealing
 }
 
@@ -117,36 +115,12 @@ func (l *Losses) PathEnd(peer int, err error) *fault.Error {
 	return end
 }
 
-// failed notes that a peer has said why the group has failed there.
-func (l *Losses) failed(peer int, report []byte) {
-	if _, wrong := fault.ParseReport(report, l.opts.rank(), l.opts.size()); wrong != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reports == nil {
-		l.reports = map[int][]byte{}
-	}
-	l.reports[peer] = bytes.Clone(report)
-}
-
 // named returns a link's error with the peer's rank in it, unless it is this rank that lacks
-// something. Where the peer has said why it left in order, that is in it, too. A process that has
-// ended since the group has failed there may not have come to leave, but it is not the one to name.
+// something. Where the peer has said why it left in order, that is in it, too.
 func (l *Losses) named(peer int, err error) *fault.Error {
 	f, ok := err.(*fault.Error)
 	if !ok {
 		return &fault.Error{Code: fault.PeerLost, Peer: peer, Cause: err}
-	}
-	if f.Code == fault.PeerLost {
-		l.mu.Lock()
-		report := l.reports[peer]
-		l.mu.Unlock()
-		if report != nil {
-			ended := *f
-			ended.Code, ended.Peer, ended.Left = fault.PeerLeft, peer, report
-			return &ended
-		}
 	}
 	parted := fault.Parted(f.Left)
 	if !parted && (f.Peer == peer || f.Code == fault.System && f.Peer == fault.NoPeer) {
