@@ -30,7 +30,9 @@ func frees(t testing.TB, w []*rank) (stop func()) {
 		all.Go(func() {
 			dice := rand.New(rand.NewPCG(uint64(i), 5))
 			for !over.Load() {
-				r.free(t)
+				if err := r.free(); err != nil {
+					t.Error(err)
+				}
 				time.Sleep(time.Duration(dice.IntN(200)) * time.Microsecond)
 			}
 		})
@@ -42,19 +44,16 @@ func frees(t testing.TB, w []*rank) (stop func()) {
 }
 
 // free allocates memory and frees it.
-func (r *rank) free(t testing.TB) {
+func (r *rank) free() error {
 	if err := r.ctx.Enter(true); err != nil {
-		t.Error(err)
-		return
+		return err
 	}
 	defer r.ctx.Leave()
 	memory, err := r.ctx.Alloc(1)
 	if err == nil {
 		err = memory.Free()
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	return err
 }
 
 // Every collective by every route, and graphs. In a full run all kinds of calls, with one hardware
@@ -139,28 +138,27 @@ func TestFreesOrder(t *testing.T) {
 // blocked has a rank in a call that does not end, while a thread of it frees memory, and so all
 // other calls to its driver wait. It returns the call, and a function that waits until the memory
 // is free.
-func blocked(t *testing.T, r *rank, call *ccl.Call) (op *ccl.DeviceWork, freed func()) {
+func blocked(t *testing.T, r *rank, call *ccl.Call) (op *ccl.DeviceWork, freed func() error) {
 	t.Helper()
 	op = r.begin(t, call)
 	return op, r.frees(t)
 }
 
 // frees has a thread of the rank free memory, and returns when that waits for streams. wait waits
-// for its end.
-func (r *rank) frees(t *testing.T) (wait func()) {
+// for its end, and returns its error.
+func (r *rank) frees(t *testing.T) (wait func() error) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.free(t)
-	}()
+	done := make(chan error, 1)
+	go func() { done <- r.free() }()
 	require.Eventually(t, func() bool { return r.driver.Freeing() == 1 }, hang, time.Millisecond)
-	return func() {
+	return func() error {
 		t.Helper()
 		select {
-		case <-done:
+		case err := <-done:
+			return err
 		case <-time.After(hang):
 			require.Fail(t, "the driver waits for streams for ever", r.driver.Blocked())
+			return nil
 		}
 	}
 }
@@ -190,7 +188,7 @@ func TestFreesWhileBlocked(t *testing.T) {
 				call.Timeout = c.timeout
 				op, freed := blocked(t, w[0], call)
 				c.then(t, w[1])
-				freed()
+				require.NoError(t, freed())
 				if name == "leaves" {
 					w = w[:1]
 				}
@@ -226,7 +224,7 @@ func TestFreesWhileClosing(t *testing.T) {
 			case <-time.After(hang):
 				require.Fail(t, "Close waits for ever", w[0].driver.Blocked())
 			}
-			freed()
+			freed() // which may have found that the context is gone
 			op.Free()
 			require.NoError(t, w[0].block.Free()) // the driver forgets the rest, as the context is gone
 			require.NoError(t, w[1].ctx.Enter(false))
@@ -260,7 +258,7 @@ func TestFreesWhileWatched(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	r.driver.Release(r.stream)
-	freed()
+	require.NoError(t, freed())
 	select {
 	case <-ended:
 	case <-time.After(hang):
