@@ -588,9 +588,9 @@ func TestStalls(t *testing.T) {
 			require.Eventually(t, func() bool {
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				return la.openSent
+				q.stuck = stuck{lacks: true, since: now.Add(-tt.since)}
+				return la.openSent && q.started.Load() == 1
 			}, hang, time.Millisecond)
-			q.stuck = stuck{lacks: true, since: now.Add(-tt.since)}
 			c.healed = &healing{cause: tt.cause}
 			lacks := map[uint32][]uint32{la.index: {0}}
 			err := p.stalls(c, lacks)
