@@ -58,7 +58,9 @@ func TestLateToACall(t *testing.T) {
 					late.Timeout = 50 * time.Millisecond
 					require.ErrorIs(t, comms[0].Run(late), fault.Timeout)
 					require.Eventually(t, func() bool { return exec.Barred(comms[1]) }, hang, time.Millisecond)
+					require.Eventually(t, func() bool { return comms[1].Gone(0) != nil }, hang, time.Millisecond)
 					for range before {
+						exec.LookBeforePost(comms[1])
 						require.NoError(t, comms[1].Run(&exec.Call{Coll: dtype.Broadcast, Type: dtype.F64, Root: 0,
 							Out: []exec.Block{block(y)}}))
 					}

@@ -93,7 +93,8 @@ type Comm struct {
 	mourned atomic.Bool   // somebody waits for a dead peer by other means than operations
 
 	// Used only by the driver.
-	head, tail *Op // collectives in the order of posting; head is in flight when frame.prog is set
+	head, tail *Op    // collectives in the order of posting; head is in flight when frame.prog is set
+	taken      uint64 // the number of the last collective that a driver has had; later ones are not posted yet
 	deadlines  deadlines
 	keyed      keyedOps
 	messages   messages
@@ -251,6 +252,7 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 				if !ended {
 					return c.goOn(call, seq, err, &w)
 				}
+				c.taken = seq
 				c.noteEnd(w.note, nil, false)
 				w.leave()
 				c.unlock()
@@ -331,6 +333,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	if alone {
 		var ended bool
 		if ended, err = c.run.try(p, call, seq, nil); ended {
+			c.taken = seq
 			op.over(c, seq)
 			c.noteEnd(note, nil, false)
 			c.unlock()
@@ -472,6 +475,7 @@ func (c *Comm) take() {
 // queue adds a collective to the driver's queue.
 func (c *Comm) queue(op *Op) {
 	op.looked = c.deadlines.looks
+	c.taken = op.seq
 	if c.head == nil {
 		c.head = op
 	} else {

@@ -16,6 +16,16 @@ func Forget(c *Comm) { c.run.programs.kept = cache{} }
 // Barred reports whether c refuses calls of a number on.
 func Barred(c *Comm) bool { return c.run.blame.Ending.Barred() != nil }
 
+// LookBeforePost has a driver of c look at its links after a collective was numbered, and before it
+// is posted.
+func LookBeforePost(c *Comm) {
+	Held(c, func() {
+		c.colls.Add(1)
+		c.look()
+		c.colls.Add(^uint64(0))
+	})
+}
+
 // Programs returns the number of programs that c keeps.
 func Programs(c *Comm) int {
 	n := 0

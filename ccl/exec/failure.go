@@ -147,8 +147,8 @@ func (c *Comm) scene() (s blame.Scene) {
 	case c.messages.count > 0 || len(c.keyed.all) > 0:
 	case c.head != nil:
 		s.Next = c.head.seq
-	default:
-		s.Next = c.Seq() + 1
+	default: // another thread may have numbered a call that it has not posted yet
+		s.Next = c.taken + 1
 	}
 	return s
 }
