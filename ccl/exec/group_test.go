@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +33,8 @@ type member struct {
 	arena    *mem.Arena  // registered memory, nil for none
 	control  *exec.Control
 	keyed    exec.Planner                     // nil for no keyed calls
-	deaf     atomic.Bool                      // it handles no control message
+	hears    sync.RWMutex                     // held while it handles a control message
+	deaf     bool                             // it handles none
 	on       *topo.Group                      // nil if that is unknown
 	warn     func(format string, args ...any) // of operations that take longer than warnAfter
 }
@@ -130,8 +130,11 @@ func membersOf(t testing.TB, name string, n int, with makeUp) []*member {
 				s.Rank, s.Peer, s.Window = rank, peer, all[rank].window
 				if !with.deaf(rank) {
 					s.Control = func(message []byte) {
-						if !all[rank].deaf.Load() {
-							all[rank].control.Hear(peer, message)
+						m := all[rank]
+						m.hears.RLock()
+						defer m.hears.RUnlock()
+						if !m.deaf {
+							m.control.Hear(peer, message)
 						}
 					}
 				}

@@ -47,6 +47,14 @@ func newMourners(t *testing.T, transport string, ranks int, seed uint64, plan al
 	return m
 }
 
+// die ends all that a rank does by itself, at one moment, as the death of its process does: what it
+// says is of before.
+func (m *member) die() {
+	m.hears.Lock()
+	defer m.hears.Unlock()
+	m.deaf = true
+}
+
 // kill has a rank die: it answers no more, and its links break one after the other, within a span.
 func (m *mourners) kill(dead int, after, span time.Duration) {
 	m.dying.Add(1)
@@ -58,7 +66,7 @@ func (m *mourners) kill(dead int, after, span time.Duration) {
 	}
 	time.AfterFunc(after, func() {
 		defer m.dying.Done()
-		m.members[dead].deaf.Store(true)
+		m.members[dead].die()
 		for rank, at := range cuts {
 			m.dying.Add(1)
 			time.AfterFunc(at, func() {
@@ -92,6 +100,7 @@ func (m *mourners) survivors(dead []int, run func(rank int) error) map[int][]int
 			require.True(m.t, errors.As(err, &f), "rank %d: %v", rank, err)
 			require.ErrorIs(m.t, err, fault.PeerLost, "rank %d", rank)
 			named[rank] = f.Culprits()
+			m.t.Log(err)
 		}
 	case <-time.After(hang):
 		m.t.Fatal("HANG")
@@ -212,7 +221,7 @@ func TestStoppedRankIsNotAwaited(t *testing.T) {
 	plan, err := algo.Find(dtype.Barrier, "dissemination")
 	require.NoError(t, err)
 	m := newMourners(t, "inproc", 4, 1, plan)
-	m.members[3].deaf.Store(true)
+	m.members[3].die()
 	m.kill(1, 0, time.Millisecond)
 	begun := time.Now()
 	for rank, who := range m.survivors([]int{1, 3}, func(rank int) error {

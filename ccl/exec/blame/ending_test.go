@@ -250,3 +250,18 @@ func FuzzHear(f *testing.F) {
 }
 
 func head2(kind byte, text string) []byte { return append(head(kind, 1), text...) }
+
+// TestLeftMeanwhile has a peer seal and leave after this rank has looked at the links, and before
+// it asks: it waits until it has seen what that peer has said.
+func TestLeftMeanwhile(t *testing.T) {
+	f := newFake(t, 0, 3)
+	f.die(1, ms)
+	sealed := fault.Peer(fault.PeerLost, 1, "it was killed").Report(2)
+	f.link(2).err = &fault.Error{Code: fault.PeerLeft, Peer: 2, Left: sealed}
+	require.Nil(t, f.Ending.Settle(true, 2*ms))
+	require.Nil(t, f.Ending.Settle(true, 20*ms), "the last question could not be asked, either")
+	require.Nil(t, f.Ending.LinkEnded(2, f.links.End(2), 21*ms))
+	why, death := f.Ending.Ends(&Scene{Begun: true, Seq: 1, Next: 1}, 21*ms)
+	require.False(t, death)
+	require.Equal(t, []int{1}, ranksOf(why))
+}

@@ -305,7 +305,19 @@ func (l *Losses) ask(t int64) {
 	l.mu.Unlock()
 	s.last = t >= s.begun+int64(sealSpan)
 	s.asked = slices.DeleteFunc(s.asked, func(peer int) bool {
-		return l.opts.Control == nil || !links.Tell(peer, message)
+		switch {
+		case l.opts.Control == nil:
+			return true
+		case links.Tell(peer, message):
+			return false
+		}
+		// A link that has ended just now may have a report, which counts: the driver finds it when
+		// it looks at the links again.
+		ended := links.All[peer].Err() != nil
+		if ended {
+			l.opts.wake()
+		}
+		return !ended
 	})
 }
 
