@@ -283,7 +283,7 @@ dist.destroy_process_group()
 say(f"{{time.monotonic() - begun:.3f}}", "destroyed")
 """, 2, tmp_path, transport) as group:
         seconds, _ = told(group.line(0))
-        assert seconds < 1
+        assert seconds < 3  # 0.8 as a rule; it would be the timeout of the group
 
 
 def check_other_roots(rank, transport):
