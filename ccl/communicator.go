@@ -54,9 +54,13 @@ type Communicator struct {
 	group *topo.Group
 
 	origin  *origin
+	number  uint64 // in the order in which the Communicators of this process were made
+	about   atomic.Pointer[about]
 	planner *planner                    // used by the driver of comm
 	device  atomic.Pointer[DeviceGroup] // nil for none
 }
+
+var communicators atomic.Uint64 // of this process so far
 
 func (n *Node) register(c *Communicator) (*Communicator, error) {
 	n.mu.Lock()
@@ -66,6 +70,7 @@ func (n *Node) register(c *Communicator) (*Communicator, error) {
 		c.comm.Close()
 		return nil, fault.New(fault.Closed, "the node is closed")
 	}
+	c.number = communicators.Add(1)
 	n.comms[c] = true
 	return c, nil
 }
@@ -75,6 +80,9 @@ func (c *Communicator) Rank() int { return c.comm.Rank() }
 
 // Size returns the number of ranks of the group.
 func (c *Communicator) Size() int { return c.comm.Size() }
+
+// Node returns this process's part of the group, which further groups can share.
+func (c *Communicator) Node() *Node { return c.node }
 
 // Seq returns the number of collectives that this rank has called so far.
 func (c *Communicator) Seq() uint64 {
@@ -148,27 +156,79 @@ func (c *Communicator) EndBatch(batch uint32) error {
 // SetTimeout changes the timeout of later calls that have none of their own; 0 for none.
 func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
 
-// Do makes a call and returns when it has ended on this rank. If ctx ends first, the Communicator
-// is aborted.
+// Do makes a call and returns when it has ended on this rank. The deadline of ctx is one of the
+// call (Call.Timeout): what it says when it has passed, and what the other ranks are told, is who
+// was late. If ctx is cancelled, the Communicator is aborted.
 func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	if ctx.Done() == nil {
 		return c.comm.Run(call)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	work, err := c.Start(call)
+	work, err := c.within(ctx, call)
 	if err != nil {
 		return err
 	}
-	defer work.Free()
-	err = work.Wait(ctx)
-	if ended, _ := work.Done(); !ended {
-		cause := fault.Wrap(fault.Aborted, context.Cause(ctx), "the context of %v ended", call.Coll)
-		c.comm.Abort(cause)
-		return cause
+	work.Free()
+	return nil
+}
+
+// expirySpan is how long a call may take, after the deadline of its context, to find out who is
+// late. Only one that waits behind others takes as long.
+const expirySpan = time.Second
+
+// within makes a call, and returns it when it has ended well.
+func (c *Communicator) within(ctx context.Context, call *Call) (*Work, error) {
+	if ctx.Err() != nil {
+		return nil, c.tooLate(call, ctx.Err())
 	}
-	return err
+	timed, wait := *call, ctx
+	if ends, ok := ctx.Deadline(); ok {
+		left := time.Until(ends)
+		if left <= 0 {
+			return nil, c.tooLate(call, context.DeadlineExceeded)
+		}
+		if timed.Timeout == 0 {
+			timed.Timeout = c.comm.Timeout()
+		}
+		if timed.Timeout == 0 || left < timed.Timeout {
+			timed.Timeout = left
+		}
+		var cancel context.CancelFunc
+		wait, cancel = context.WithDeadline(context.WithoutCancel(ctx), ends.Add(expirySpan))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() {
+			if errors.Is(ctx.Err(), context.Canceled) {
+				cancel()
+			}
+		})()
+	}
+	work, err := c.Start(&timed)
+	if err != nil {
+		return nil, err
+	}
+	err = work.Wait(wait)
+	if ended, _ := work.Done(); !ended {
+		c.comm.Abort(fault.Wrap(fault.Aborted, context.Cause(ctx), "the context of %v ended", call.Coll))
+		_, err = work.Done() // with what it waited for
+	}
+	if err == nil {
+		return work, nil
+	}
+	work.Free()
+	if f := (&fault.Error{}); errors.As(err, &f) && f.Code == fault.Timeout && f.Cause == nil && ctx.Err() != nil {
+		of := *f
+		of.Cause = ctx.Err() // for errors.Is
+		return nil, &of
+	}
+	return nil, err
+}
+
+// tooLate is the error of a call that is not made since its context has ended: the group goes on.
+func (c *Communicator) tooLate(call *Call, why error) error {
+	code := fault.Aborted
+	if errors.Is(why, context.DeadlineExceeded) {
+		code = fault.Timeout
+	}
+	return c.origin.endpoint.in(call.Coll.String(), fault.Wrap(code, why, "its context had ended before the call was made"))
 }
 
 // DoSlice is Do for a part of the time, for callers that have something else to look at now and
@@ -254,10 +314,7 @@ func (c *Communicator) Lost() []*Error {
 // have called something else (another root, say), Close returns that mismatch; for this it waits
 // until the peers have answered, for 0.3 s at most. Call Drain before to wait for late peers, too.
 func (c *Communicator) Close() error {
-	if err := c.comm.ConfirmNow(); err != nil {
-		return errors.Join(err, c.leaveGroup())
-	}
-	return c.leaveGroup()
+	return errors.Join(c.comm.ConfirmNow(), c.leaveGroup(), c.node.closeUnused())
 }
 
 // Confirm compares the calls of this rank with those of its peers, as Close does, where its last

@@ -37,7 +37,7 @@ func (n *Node) DeviceArena(driver cuda.Driver, index int, asked *NodeOptions) (*
 	device := gpu{driver, index}
 	if arena, known := n.arenas[device]; known {
 		n.tellVain(optionOf("GOCCL_CUDA_REGISTERED"), humanize.FormatSize(int64(bytes)),
-			humanize.FormatSize(int64(arena.Bytes())), warn)
+			humanize.FormatSize(int64(arena.Bytes())), n.Warn)
 		return arena, nil
 	}
 	context, err := driver.Retain(index)

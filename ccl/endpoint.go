@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -131,6 +130,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.show()
 	fabrics, lacking, err := n.fabricsFor(&cfg)
 	if err != nil {
 		return nil, err
@@ -238,7 +238,12 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 		e.node.windows.Add(-bytes)
 	})
 	routes := j.routes()
-	e.log("INFO", "joined %d ranks%s: %s", group.Size(), hostsText(group), summary(routes))
+	e.log("INFO", "goccl %s: joined %d ranks%s: %s", Version, group.Size(), hostsText(group), summary(routes))
+	if e.cfg.Options.logs("INFO") {
+		for _, line := range pathsText(group, j.links, routes) {
+			e.log("INFO", "%s", line)
+		}
+	}
 	if text := apart(group, e.cfg.Rank, e.lacking); text != "" && e.cfg.Options.allows("shm") {
 		e.log("INFO", "without shared memory on this machine, %s", text)
 	}
@@ -268,14 +273,6 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 	}
 	return &Communicator{node: e.node, comm: comm, leave: leave, links: j.links, paths: paths, group: group,
 		planner: planner}, nil
-}
-
-// hostsText describes the hosts of a group in messages, where some have several ranks.
-func hostsText(group *topo.Group) string {
-	if !group.Levels() {
-		return ""
-	}
-	return " on hosts of " + group.Sizes()
 }
 
 // neighbours reports whether two ranks follow each other around the ring of a group. Their paths
@@ -549,23 +546,4 @@ func (e *Endpoint) in(what string, err error) error {
 		f = fault.Wrap(fault.System, err, "joining")
 	}
 	return f.In(fault.Label(e.cfg.Name, e.cfg.Rank, e.cfg.Size), what)
-}
-
-// summary counts routes: "3 by shm, 4 by tcp".
-func summary(routes []string) string {
-	counts := map[string]int{}
-	for _, r := range routes {
-		if r != "" {
-			counts[r]++
-		}
-	}
-	if len(counts) == 0 {
-		return "alone"
-	}
-	var parts []string
-	for name, n := range counts {
-		parts = append(parts, fmt.Sprintf("%d by %s", n, name))
-	}
-	sort.Strings(parts)
-	return strings.Join(parts, ", ")
 }

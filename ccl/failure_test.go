@@ -3,6 +3,7 @@ package ccl_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -145,14 +146,115 @@ func TestSenderNoticesAPeerThatCloses(t *testing.T) {
 	}
 }
 
-func TestContextEndsAWait(t *testing.T) {
-	comms := group(t, "inproc", 2, ccl.GroupOptions{})
-	x := make([]float32, 10)
-	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+// TestDeadlineOfAContext has rank 3 come late to a call: the others name it, at the first error and
+// at each later one, and so does rank 3 itself.
+func TestDeadlineOfAContext(t *testing.T) {
+	for _, transport := range allTransports {
+		t.Run(transport, func(t *testing.T) {
+			comms := group(t, transport, 4, ccl.GroupOptions{})
+			each(t, 4, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
+			named := func(rank int, err error) *ccl.Error {
+				f := &ccl.Error{}
+				require.ErrorIs(t, err, ccl.Timeout, "rank %d", rank)
+				require.ErrorAs(t, err, &f)
+				require.Equal(t, []int{3}, f.Culprits(), "rank %d: %v", rank, err)
+				require.Contains(t, err.Error(), fmt.Sprintf(", rank %d of 4: all_reduce of 1 x i64 (sum)", rank))
+				return f
+			}
+			errs := outcomes(t, 4, func(rank int) error {
+				if rank == 3 {
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+				defer cancel()
+				x := []int64{1}
+				err := ccl.AllReduce(ctx, comms[rank], x, x, ccl.Sum)
+				if ctx.Err() != nil { // otherwise another rank has told this one
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				return err
+			})
+			for rank, err := range errs[:3] {
+				named(rank, err)
+				x := []int64{1}
+				named(rank, ccl.AllReduce(background, comms[rank], x, x, ccl.Sum))
+			}
+			x := []int64{1}
+			f := named(3, ccl.AllReduce(background, comms[3], x, x, ccl.Sum))
+			require.Contains(t, f.Text, "rank 3 is in no call")
+		})
+	}
+}
+
+// TestDeadlineBehindOthers has a call with a deadline wait behind one that has none.
+func TestDeadlineBehindOthers(t *testing.T) {
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
+	x, y := make([]float32, 10), make([]float32, 10)
+	before, err := comms[0].Start(allReduceCall(x))
+	require.NoError(t, err)
+	defer before.Free()
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
 	defer cancel()
-	err := ccl.AllReduce(ctx, comms[0], x, x, ccl.Sum)
+	err = ccl.AllReduce(ctx, comms[0], y, y, ccl.Sum)
 	require.ErrorIs(t, err, ccl.Aborted)
+	require.ErrorContains(t, err, "rank 0 of 2: all_reduce of 10 x f32 (sum)")
+	require.ErrorContains(t, err, "rank 1 is in no call")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// TestContextIsCancelled says what the call waited for when its context was cancelled.
+func TestContextIsCancelled(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"with a deadline": time.Hour, "without": 0} {
+		t.Run(name, func(t *testing.T) {
+			comms := group(t, "shm", 2, ccl.GroupOptions{})
+			ctx, cancel := context.WithCancelCause(background)
+			if timeout != 0 {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(ctx, timeout)
+				defer stop()
+			}
+			time.AfterFunc(20*time.Millisecond, func() { cancel(errors.New("enough")) })
+			x := make([]float32, 10)
+			err := ccl.AllReduce(ctx, comms[0], x, x, ccl.Sum)
+			require.ErrorIs(t, err, ccl.Aborted)
+			require.ErrorContains(t, err, "rank 0 of 2: all_reduce of 10 x f32 (sum)")
+			require.ErrorContains(t, err, "the context of all_reduce ended, while ")
+			require.ErrorContains(t, err, "rank 1 is in no call")
+			require.ErrorContains(t, err, "enough")
+		})
+	}
+}
+
+// TestContextHadEnded makes no call, and leaves the group as it is.
+func TestContextHadEnded(t *testing.T) {
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
+	x := make([]float32, 10)
+	past, cancel := context.WithDeadline(background, time.Now().Add(-time.Second))
+	defer cancel()
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	for ctx, code := range map[context.Context]error{past: ccl.Timeout, cancelled: ccl.Aborted} {
+		err := ccl.AllReduce(ctx, comms[0], x, x, ccl.Sum)
+		require.ErrorIs(t, err, code)
+		require.ErrorIs(t, err, ctx.Err())
+		require.ErrorContains(t, err, "rank 0 of 2: all_reduce: ")
+		require.ErrorContains(t, err, "its context had ended before the call was made")
+	}
+	require.Zero(t, comms[0].Seq())
+	each(t, 2, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
+}
+
+// TestDeadlineOfAReceive ends the receive alone: the group goes on.
+func TestDeadlineOfAReceive(t *testing.T) {
+	comms := group(t, "shm", 2, ccl.GroupOptions{})
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	x := make([]float32, 10)
+	_, err := ccl.Recv(ctx, comms[0], x, 1, 7)
+	require.ErrorIs(t, err, ccl.Timeout)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "rank 1")
+	each(t, 2, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
 }
 
 func TestRefusedBeforeAnythingMoves(t *testing.T) {

@@ -1,8 +1,9 @@
 package ccl
 
 import (
+	"cmp"
 	"fmt"
-	"os"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/internal/logs"
 )
 
 // ownPlan is a plan from a file that GOCCL_PLAN names.
@@ -49,14 +51,14 @@ func note[T comparable](list *[]T, x T) {
 
 // logs reports whether GOCCL_DEBUG asks for lines of a level.
 func (o *GroupOptions) logs(level string) bool {
-	return slices.Index(debugLevels, level) <= slices.Index(debugLevels, o.Debug)
+	return debugLevels[level] >= debugLevels[cmp.Or(o.Debug, "WARN")]
 }
 
-// log prints a line for users if GOCCL_DEBUG asks for its level.
+// log writes a line for users if GOCCL_DEBUG asks for its level.
 func (e *Endpoint) log(level, format string, args ...any) {
 	if e.cfg.Options.logs(level) {
-		fmt.Fprintf(os.Stderr, "goccl %s rank %d group %s: %s\n",
-			level, e.cfg.Rank, e.cfg.Name, fmt.Sprintf(format, args...))
+		e.node.write(level, fmt.Sprintf(format, args...),
+			slog.Int(logs.Rank, e.cfg.Rank), slog.String(logs.Group, e.cfg.Name))
 	}
 }
 

@@ -42,8 +42,9 @@ func printed(t *testing.T, run func()) []string {
 	}()
 	var lines []string
 	for line := range strings.Lines(string(bytes.TrimSpace(<-all))) {
-		require.Regexp(t, `^goccl (WARN|INFO|TRACE) rank \d+ group local: `, line)
-		lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), "goccl "))
+		require.Regexp(t, `^\S+ \S+:\d+ goccl (WARN|INFO|TRACE) rank \d+ group local: `, line)
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " goccl ")
+		lines = append(lines, line)
 	}
 	slices.Sort(lines)
 	return lines
@@ -113,7 +114,7 @@ func TestWhichPlanRunsIsPrinted(t *testing.T) {
 		"INFO rank %d group local: all_reduce of 8 to 16 bytes: plan own_ring of " + file,
 		"INFO rank %d group local: barrier: plan flags",
 		"INFO rank %d group local: broadcast with root 1: plan binomial",
-		"INFO rank %d group local: joined 2 ranks: 1 by inproc",
+		"INFO rank %d group local: goccl " + Version + ": joined 2 ranks: 1 by inproc",
 	}
 	trace := []string{
 		"TRACE rank %d group local: all_reduce of 16 bytes: plan own_ring of " + file,

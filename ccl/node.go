@@ -1,11 +1,12 @@
 package ccl
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/cuda/group/share"
+	"github.com/goccl/goccl/internal/logs"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport"
@@ -36,6 +38,9 @@ type Node struct {
 	windows  atomic.Int64 // bytes of the windows of all groups
 	arena    func() (*mem.Arena, error)
 	track    func(fd int, open bool)
+	lines    *slog.Logger              // for users
+	endLines func() error              // closes the file that they go to
+	ofGroups bool                      // closes with its last Communicator
 	opts     NodeOptions               // of those of a part that no group has used yet, a group may have its own
 	seat     atomic.Pointer[rdma.Seat] // where this process is, by its first group that may use RDMA
 
@@ -57,10 +62,15 @@ type Node struct {
 
 // NewNode makes the Node of a process. Transports are opened for the first group that may use them.
 func NewNode(opts NodeOptions) (*Node, error) {
-	opts.warnOfServiceLinks()
 	opts, err := opts.settled()
 	if err != nil {
 		return nil, err
+	}
+	lines, endLines := opts.Logger, func() error { return nil }
+	if lines == nil {
+		if lines, endLines, err = logs.New(opts.DebugFormat, opts.DebugFile); err != nil {
+			return nil, refused("GOCCL_DEBUG_FILE", opts.DebugFile, err)
+		}
 	}
 	if opts.Spin != 0 {
 		park.SetSpin(max(opts.Spin, 0))
@@ -68,7 +78,9 @@ func NewNode(opts NodeOptions) (*Node, error) {
 	var id [8]byte
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), opts: opts, comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
-		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*share.Arena{}, told: map[string]bool{}}
+		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*share.Arena{}, told: map[string]bool{},
+		lines: lines, endLines: endLines}
+	opts.warnOfServiceLinks(n.Warn)
 	n.arena = sync.OnceValues(opts.newArena)
 	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map
 	// it.
@@ -122,26 +134,27 @@ func (n *Node) openTCP(opts *Options) (rdma.Base, error) {
 	f, err := tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
 		Port: first, LastPort: last, Streams: opts.Streams,
 		PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, SecretFile: opts.SecretFile,
-		Track: n.track, Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
+		Track: n.track, Warn: n.printer(opts, "WARN"), Info: n.printer(opts, "INFO")})
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// printer returns what prints the lines of a transport of the process, of one level of GOCCL_DEBUG.
-func (o *GroupOptions) printer(level string) func(format string, args ...any) {
+// printer returns what writes the lines of a transport of the process, of one level of GOCCL_DEBUG.
+func (n *Node) printer(o *Options, level string) func(format string, args ...any) {
 	if !o.logs(level) {
 		return func(string, ...any) {}
 	}
-	return func(format string, args ...any) { printLine(level, format, args...) }
+	return func(format string, args ...any) { n.write(level, fmt.Sprintf(format, args...)) }
 }
 
-// warn prints what concerns the process, and not one group of it. Every GOCCL_DEBUG has warnings.
-func warn(format string, args ...any) { printLine("WARN", format, args...) }
+// Warn writes what concerns the process, and not one group of it. Every GOCCL_DEBUG has warnings.
+func (n *Node) Warn(format string, args ...any) { n.write("WARN", fmt.Sprintf(format, args...)) }
 
-func printLine(level, format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "goccl %s pid %d: %s\n", level, os.Getpid(), fmt.Sprintf(format, args...))
+// write writes a line, with what it is about.
+func (n *Node) write(level, text string, about ...slog.Attr) {
+	n.lines.LogAttrs(context.Background(), debugLevels[level], text, about...)
 }
 
 // fabricsFor returns the fabrics that a group may use, in order of preference. It opens those that
@@ -202,8 +215,20 @@ func (n *Node) fabricsFor(cfg *Config) (fabrics []transport.Fabric, lacking stri
 	return fabrics, lacking, nil
 }
 
+// closeUnused closes a Node that is there for its groups alone, when it has none any more.
+func (n *Node) closeUnused() error {
+	n.mu.Lock()
+	used := !n.ofGroups || n.closed || len(n.comms) > 0
+	n.mu.Unlock()
+	if used {
+		return nil
+	}
+	return n.Close()
+}
+
 // Close closes the Communicators that are still open, and releases everything.
 func (n *Node) Close() error {
+	n.hide()
 	n.mu.Lock()
 	n.closed = true
 	var open []*Communicator
@@ -230,5 +255,5 @@ func (n *Node) Close() error {
 	if n.page != nil {
 		errs = append(errs, n.page.CloseFD()) // threads may still sleep on the doorbell
 	}
-	return errors.Join(append(errs, n.registered().Close())...)
+	return errors.Join(append(errs, n.registered().Close(), n.endLines())...)
 }

@@ -38,7 +38,7 @@ func (n *Node) openRDMA(opts *Options) (transport.Fabric, error) {
 	f, err := rdma.New(rdma.Options{TCP: base, Library: library, Wishes: wishes, Doorbell: n.doorbell,
 		Seat: n.seat.Load, Track: n.track, Timeout: uint8(opts.IBTimeout), Retries: uint8(opts.IBRetryCnt),
 		Class: uint8(opts.IBTC), Service: uint8(opts.IBSL),
-		Warn: opts.printer("WARN"), Info: opts.printer("INFO")})
+		Warn: n.printer(opts, "WARN"), Info: n.printer(opts, "INFO")})
 	if err != nil {
 		if !shared {
 			base.Close()

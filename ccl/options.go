@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/cuda/group"
 	"github.com/goccl/goccl/cuda/group/route"
+	"github.com/goccl/goccl/internal/logs"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/internal/park"
 	"github.com/goccl/goccl/transport/rdma"
@@ -26,7 +28,10 @@ import (
 type NodeOptions struct {
 	Registered   int           // bytes of room for registered memory; 0 means 16 GiB, negative none
 	Spin         time.Duration // how long a wait stays awake, in whole µs; 0 to learn it, negative for not at all
-	NoTop        bool          // package pgbackend does not serve goccl top
+	Logger       *slog.Logger  // takes the lines for users; nil for DebugFile
+	DebugFile    string        // the file that they go to, with %h for the host, %p for the process; "" for stderr
+	DebugFormat  string        // of these lines: "text" or "json"
+	NoTop        bool          // goccl top is told nothing of this Node
 	RecordSignal string        // "USR2", "USR1", "none": when package pgbackend writes the last operations to a file
 
 	// The first group that may use TCP decides.
@@ -99,9 +104,8 @@ const (
 	FuturesWait      = "wait"
 )
 
-// debugLevels are the values of GroupOptions.Debug. Each level also prints the lines of those
-// before it.
-var debugLevels = []string{"WARN", "INFO", "TRACE"}
+// debugLevels are the values of GroupOptions.Debug. Each level has the lines of those above it.
+var debugLevels = map[string]slog.Level{"WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "TRACE": logs.Trace}
 
 // Limits of options.
 const (
@@ -230,11 +234,19 @@ var optionTable = []*option{
 		func(o *Options) *string { return &o.CudaRoute },
 		"Route of the collectives of CUDA tensors: windows, host-windows, staged (docs/cuda.md describes them), or "+
 			"auto, the best of these that works."),
-	row("GOCCL_DEBUG", perRank, "WARN", word(strings.ToUpper, debugLevels...),
+	row("GOCCL_DEBUG", perRank, "WARN", word(strings.ToUpper, "WARN", "INFO", "TRACE"),
 		func(o *Options) *string { return &o.Debug },
-		"What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined, and "+
+		"What is written to standard error, or to GOCCL_DEBUG_FILE. WARN: what is probably a mistake. INFO: also how ranks are joined, and "+
 			"which plan runs for which collective and sizes. TRACE: also the plan of each call that has another "+
 			"size than the one before."),
+	row("GOCCL_DEBUG_FILE", perProcess, "", text(checkDebugFile),
+		func(o *Options) *string { return &o.DebugFile },
+		"File that these lines are added to, in place of standard error; %h in the name is the host, %p the process, "+
+			"%% a %."),
+	row("GOCCL_DEBUG_FORMAT", perProcess, logs.Text, word(asIs, logs.Text, logs.JSON),
+		func(o *Options) *string { return &o.DebugFormat },
+		"Form of these lines. text: time, host, process, level, rank, group, message (docs/launch.md has an "+
+			"expression that takes them apart). json: an object a line, with the same."),
 	row("GOCCL_DETERMINISM", agreed, strconv.Itoa(DefaultDeterminism), number(2, 4),
 		func(o *Options) *int { return &o.Determinism },
 		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket split. 4: "+
@@ -253,12 +265,12 @@ var optionTable = []*option{
 		func(o *Options) **int { return &o.IBGIDIndex },
 		"Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches furthest "+
 			"(RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first. "+
-			"Where it is not set, the Python package takes NCCL_IB_GID_INDEX."),
+			"Where it is not set, NCCL_IB_GID_INDEX counts."),
 	row("GOCCL_IB_HCA", withRDMA, "", text(checkAdapters),
 		func(o *Options) *string { return &o.IBHCA },
 		"Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names "+
 			"(=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3); a process uses 4 ports, near ones and fast "+
-			"ones first. Where it is not set, the Python package takes NCCL_IB_HCA."),
+			"ones first. Where it is not set, NCCL_IB_HCA counts."),
 	row("GOCCL_IB_RETRY_CNT", withRDMA, strconv.Itoa(rdma.DefaultRetries), number(1, rdma.MostRetries),
 		func(o *Options) *int { return &o.IBRetryCnt },
 		"How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts as broken."),
@@ -310,7 +322,7 @@ var optionTable = []*option{
 	row("GOCCL_SOCKET_IFNAME", withTCP, "", text(nil),
 		func(o *Options) *string { return &o.SocketIfname },
 		"Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and those to leave "+
-			"out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else "+
+			"out (^docker,lo). Where it is not set, NCCL_SOCKET_IFNAME counts, or else "+
 			"GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. Not set: "+
 			"all, bridges of containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::) do "+
 			"not count; of more than 32 addresses, one of each subnet comes first, and a WARN names what is left out."),

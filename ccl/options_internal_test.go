@@ -36,6 +36,10 @@ var samples = map[string]struct {
 		map[string]string{"direct": "want auto, staged, windows or host-windows"}},
 	"DEBUG": {map[string]string{"info": "INFO", "TRACE": "TRACE"},
 		map[string]string{"verbose": "want WARN, INFO or TRACE"}},
+	"DEBUG_FILE": {map[string]string{"/var/log/goccl.%h.%p": "/var/log/goccl.%h.%p", "100%%": "100%%"},
+		map[string]string{"a%x": "%x is unknown: %h is the host", "%": "is unknown"}},
+	"DEBUG_FORMAT": {map[string]string{"json": "json", "text": "text"},
+		map[string]string{"xml": "want text or json"}},
 	"DETERMINISM": {map[string]string{"2": "2", "4": "4"},
 		map[string]string{"1": "want a number from 2 to 4", "5": "want a number from 2 to 4", "high": "want a number"}},
 	"FAST_BF16": {flags, noFlags},
@@ -181,7 +185,8 @@ func TestOptionFields(t *testing.T) {
 			ofNode++
 		}
 	}
-	require.Equal(t, exported(NodeOptions{}), ofNode)
+	const noText = 1 // Logger
+	require.Equal(t, exported(NodeOptions{}), ofNode+noText)
 	require.Equal(t, exported(GroupOptions{}), len(optionTable)-ofNode)
 }
 

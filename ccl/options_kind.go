@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/logs"
 	"github.com/goccl/goccl/transport/rdma"
 )
 
@@ -241,6 +242,11 @@ func text(check func(string) error) kind[string] {
 
 func checkAlgo(v string) error {
 	_, err := tune.ParseOverride(v)
+	return err
+}
+
+func checkDebugFile(v string) error {
+	_, err := logs.Expand(v)
 	return err
 }
 

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/transport"
 )
 
 // Path tells how this rank reaches another one.
@@ -101,3 +103,63 @@ func (c *Communicator) Locate(rank int) []netip.Addr {
 
 // Group returns what the group runs on: which ranks share a host, among others.
 func (c *Communicator) Group() *topo.Group { return c.group }
+
+// hostsText describes the hosts of a group in messages, where some have several ranks.
+func hostsText(group *topo.Group) string {
+	if !group.Levels() {
+		return ""
+	}
+	return " on hosts of " + group.Sizes()
+}
+
+const mostPaths = 32 // hosts of which pathsText says something
+
+// pathsText says how each other host is reached: by which transport, from which interface or
+// adapter, and where there is a path by now, as to a neighbour of this rank.
+func pathsText(group *topo.Group, links []transport.Link, routes []string) (lines []string) {
+	for _, ranks := range group.Hosts() {
+		if slices.ContainsFunc(ranks, func(rank int) bool { return links[rank] == nil }) { // this rank's own
+			continue
+		}
+		at, state := ranks[0], links[ranks[0]].State()
+		for _, rank := range ranks[1:] {
+			if s := links[rank].State(); state.From == "" && s.From != "" {
+				at, state = rank, s
+			}
+		}
+		if len(lines) == mostPaths {
+			return append(lines, fmt.Sprintf("%d hosts in all", len(group.Hosts())))
+		}
+		text := fmt.Sprintf("host %s (rank %d", group.Rank(at).Host, ranks[0])
+		if len(ranks) > 1 {
+			text += fmt.Sprintf(" and %d more", len(ranks)-1)
+		}
+		text += ") by " + routes[at]
+		if state.From == "" {
+			text += ", when one of them is needed"
+		} else {
+			text += fmt.Sprintf(", %s to %s", state.From, state.To)
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// summary counts routes: "3 by shm, 4 by tcp".
+func summary(routes []string) string {
+	counts := map[string]int{}
+	for _, r := range routes {
+		if r != "" {
+			counts[r]++
+		}
+	}
+	if len(counts) == 0 {
+		return "alone"
+	}
+	var parts []string
+	for name, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d by %s", n, name))
+	}
+	sort.Strings(parts)
+	return strings.Join(parts, ", ")
+}

@@ -80,7 +80,7 @@ func TestConnectsOnUse(t *testing.T) {
 }
 
 // TestTransportsAsAsked checks which sockets listen when a group is open: only those that its
-// options allow.
+// options allow, and without that of goccl top.
 func TestTransportsAsAsked(t *testing.T) {
 	for _, tt := range []struct {
 		transport string
@@ -93,7 +93,7 @@ func TestTransportsAsAsked(t *testing.T) {
 		t.Run(tt.transport, func(t *testing.T) {
 			before := socketsNow(t)
 			opts := ccl.GroupOptions{Transport: tt.transport}
-			all := nodesFor(t, 2, opts.Transport)
+			all := nodes(t, 2, ccl.NodeOptions{NoTop: true})
 			require.Equal(t, before, socketsNow(t), "nobody has asked for a transport yet")
 			checkGroup(t, join(t, all, opts, "only"))
 			now := socketsNow(t)

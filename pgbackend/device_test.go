@@ -230,7 +230,7 @@ func TestDeviceGroup(t *testing.T) {
 			require.True(t, record.Done && record.Code == fault.OK && !record.Ended.IsZero())
 		}
 		require.NotEmpty(t, Trace())
-		require.EqualValues(t, calls, r.live(r.comm.Load(), time.Millisecond).Seq)
+		require.EqualValues(t, calls, r.comm.Load().Seq())
 	}
 	send := ranks[0].enqueue(t, &ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: 2, In: ranks[0].blockAt(0, 10)})
 	recv := ranks[2].enqueue(t, &ccl.Call{Coll: dtype.Recv, Type: dtype.F32, Root: ccl.AnySource,

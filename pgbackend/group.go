@@ -489,6 +489,9 @@ func (g *Group) Close() error {
 
 // remember and forget maintain the list of groups that Trace reports.
 func remember(g *Group) {
+	if a, comm := g.about.Load(), g.comm.Load(); a != nil && comm != nil {
+		comm.Describe(a.description, a.ranks)
+	}
 	joinedGroups.Lock()
 	defer joinedGroups.Unlock()
 	joinedGroups.list = append(joinedGroups.list, g)

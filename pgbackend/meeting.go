@@ -5,8 +5,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/member"
-	"github.com/goccl/goccl/ccl/topo"
-	"github.com/goccl/goccl/ccl/topo/probe"
+	"github.com/goccl/goccl/ccl/member/store"
 )
 
 // Meeting is an attempt to meet the other ranks of a group, over records that the caller reads and
@@ -18,13 +17,11 @@ type Meeting struct {
 
 // NewMeeting begins an attempt. It fills what cfg has to know of this process.
 func NewMeeting(cfg member.Config) (*Meeting, error) {
-	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
-		return nil, fault.New(fault.Invalid, "rank %d of %d", cfg.Rank, cfg.Size)
+	machine, err := store.Begin(cfg)
+	if err != nil {
+		return nil, err
 	}
-	cfg.Self, cfg.Began = probe.Process()
-	self := cfg.Self
-	cfg.Gone = func(p topo.Process) bool { return probe.Gone(self, p) }
-	return &Meeting{machine: member.New(cfg, time.Now()), label: fault.Label(cfg.Name, cfg.Rank, cfg.Size)}, nil
+	return &Meeting{machine: machine, label: fault.Label(cfg.Name, cfg.Rank, cfg.Size)}, nil
 }
 
 // Step takes what came of the last request, and returns the next one. When nothing is left to do,

@@ -14,8 +14,8 @@ var process struct {
 	track func(fd int, open bool)
 }
 
-// TrackSockets sets what ccl.Node.Track gets of the Node of this process, and what is told of the
-// sockets of goccl top. It must be called before the first group is made.
+// TrackSockets sets what ccl.Node.Track gets of the Node of this process. It must be called before
+// the first group is made.
 func TrackSockets(track func(fd int, open bool)) {
 	process.Lock()
 	defer process.Unlock()
@@ -33,9 +33,14 @@ func node(opts ccl.NodeOptions) (*ccl.Node, error) {
 		}
 		n.Track(process.track)
 		process.node = n
-		if !opts.NoTop {
-			serve(process.track)
-		}
 	}
 	return process.node, nil
+}
+
+// Warn writes a warning that concerns the process, as its Node does.
+func Warn(format string, args ...any) {
+	n, err := node(ccl.NodeOptions{})
+	if err == nil {
+		n.Warn(format, args...)
+	}
 }

@@ -1,7 +1,6 @@
 package pgbackend
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -114,46 +113,4 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, g.RecordTo(filepath.Join(blocked, "trace_0")))
 	require.Regexp(t, `^goccl pid \d+: SIGUSR1: goccl: system error: the trace of this rank could not be written`,
 		writeRecords("SIGUSR1"))
-}
-
-// TestSnapshot has rank 1 not make a call that rank 0 waits in.
-func TestSnapshot(t *testing.T) {
-	groups := recorded(t, "GOCCL_RECORDER=16")
-	groups[0].Describe("dp", []uint64{4, 5})
-	barrier := ccl.Call{Coll: dtype.Barrier}
-	for _, err := range each(t, groups, []int{0, 1}, func(g *Group) error { return g.Run(&barrier) }) {
-		require.NoError(t, err)
-	}
-	work, err := groups[0].Start(&barrier)
-	require.NoError(t, err)
-	ended := make(chan error)
-	go func() { ended <- work.Wait(context.Background()) }()
-	defer work.Free()
-	of := func(g *Group) (waits bool, text string) {
-		for _, each := range snapshot().Groups {
-			if each.Name != g.name {
-				continue
-			}
-			require.Equal(t, []any{g.rank, 2, "1 by inproc"}, []any{each.Rank, each.Size, each.Routes})
-			require.NotNil(t, each.Pace)
-			if g == groups[0] {
-				require.Equal(t, []any{"dp", 4}, []any{each.Description, each.JobRank})
-				require.Less(t, each.For, forever.Seconds())
-			}
-			return len(each.Waits) == 1 && each.Waits[0] == 1-g.rank && each.Busy, fmt.Sprint(each.Op, " ", each.Seq)
-		}
-		t.Fatal("the group is missing")
-		return false, ""
-	}
-	require.Eventually(t, func() bool {
-		waits, text := of(groups[0])
-		return waits && text == "barrier, seq 2 2"
-	}, forever, time.Millisecond)
-	waits, text := of(groups[1])
-	require.False(t, waits)
-	require.Equal(t, " 1", text, "it is in no call")
-	require.NoError(t, groups[1].Run(&barrier))
-	require.NoError(t, <-ended)
-	waits, _ = of(groups[0])
-	require.False(t, waits)
 }

@@ -37,6 +37,9 @@ type about struct {
 // the whole job (empty: the same as in the group).
 func (g *Group) Describe(description string, ranks []uint64) {
 	g.about.Store(&about{description, slices.Clone(ranks)})
+	if comm := g.comm.Load(); comm != nil {
+		comm.Describe(description, ranks)
+	}
 }
 
 // EndBatch says that no more operations with this Call.Batch will come, and records that they were

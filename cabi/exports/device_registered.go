@@ -4,8 +4,6 @@ package exports
 import "C"
 
 import (
-	"fmt"
-	"os"
 	"unsafe"
 
 	"github.com/goccl/goccl/cuda"
@@ -33,7 +31,7 @@ func goccl_go_device_alloc(bytes C.intptr_t, device C.int, memory *C.uintptr_t) 
 	}
 	p, err := pgbackend.AllocOn(int(device), int(bytes))
 	if err != nil { // torch says no more than that there is no memory
-		fmt.Fprintf(os.Stderr, "goccl WARN: %v\n", err)
+		pgbackend.Warn("%v", err)
 		return answer(err, nil)
 	}
 	*memory = C.uintptr_t(p)
@@ -45,7 +43,7 @@ func goccl_go_device_free(memory C.uintptr_t, device C.int, stream unsafe.Pointe
 	defer caught(&code, nil)
 	err := pgbackend.FreeOn(int(device), cuda.Ptr(memory), uintptr(stream))
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "goccl WARN: registered memory of a device was not given back: %v\n", err)
+		pgbackend.Warn("registered memory of a device was not given back: %v", err)
 	}
 	return answer(err, nil)
 }

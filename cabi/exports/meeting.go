@@ -36,7 +36,8 @@ func goccl_go_meeting_open(options *C.goccl_meeting_options, meeting *C.goccl_me
 			int(options.size), uint64(options.address_len)), record)
 	}
 	m, err := pgbackend.NewMeeting(member.Config{
-		Name: C.GoString(options.name), Rank: int(options.rank), Size: int(options.size),
+		Name: C.GoString(options.name), Call: "init_process_group or new_group",
+		Rank: int(options.rank), Size: int(options.size),
 		OfJob:      append([]uint64(nil), unsafe.Slice((*uint64)(options.global_ranks), options.n_global_ranks)...),
 		Timeout:    time.Duration(options.timeout_ns),
 		Address:    C.GoBytes(options.address, C.int(options.address_len)),

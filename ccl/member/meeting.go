@@ -13,6 +13,7 @@ import (
 // Config is what a rank brings to a meeting.
 type Config struct {
 	Name    string // of the group, for messages
+	Call    string // what a program calls to meet, for messages: "init_process_group or new_group"
 	Rank    int
 	Size    int
 	OfJob   []uint64 // the numbers of the ranks in the whole job, for messages; empty if they are the same

@@ -34,7 +34,8 @@ type actor struct {
 
 func (s *scene) config(rank, size int) Config {
 	s.pid++
-	return Config{Name: "dp", Rank: rank, Size: size, Timeout: 5 * time.Second, Began: s.now.Add(-time.Second),
+	return Config{Name: "dp", Call: "init_process_group or new_group",
+		Rank: rank, Size: size, Timeout: 5 * time.Second, Began: s.now.Add(-time.Second),
 		Self:    topo.Process{Host: "h", Pid: s.pid, Machine: "m", Start: 1},
 		Address: fmt.Appendf(nil, "address of %d", s.pid),
 		Gone:    func(p topo.Process) bool { return s.gone[p.Pid] }}

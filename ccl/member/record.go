@@ -107,9 +107,6 @@ func (v *verdict) attempt(rank, round int) int {
 // names reports whether a party is one of those that a verdict is about.
 func (v *verdict) names(p *party) bool { return v.By.same(p) || v.Other != nil && v.Other.same(p) }
 
-// again tells the caller what helps after a failure that is over.
-const again = "all ranks can call init_process_group or new_group again, and meet there"
-
 // err returns what a verdict means for one of the ranks. name and global are those of Config.
 func (v *verdict) err(self *party, now time.Time, cfg *Config) error {
 	by := v.By.String()
@@ -117,16 +114,17 @@ func (v *verdict) err(self *party, now time.Time, cfg *Config) error {
 	case late:
 		waited := fmt.Sprintf("%v s", v.Timeout.Seconds())
 		if slices.Contains(v.Missing, self.Rank) {
-			return fault.Peer(fault.Timeout, v.By.Rank, "%s gave up %.1f s ago, since this rank had not come within %s; %s",
-				by, max(now.Sub(time.Unix(0, v.At)), 0).Seconds(), waited, again)
+			return fault.Peer(fault.Timeout, v.By.Rank, "%s gave up %.1f s ago, since this rank had not come within %s; "+
+				"all ranks can call %s again, and meet there",
+				by, max(now.Sub(time.Unix(0, v.At)), 0).Seconds(), waited, cfg.Call)
 		}
 		note := ""
 		if !v.By.same(self) {
 			note = fmt.Sprintf(" (%s gave up)", by)
 		}
 		return fault.New(fault.Timeout, "%s (of %d) did not come to group %s within %s%s: not started, still busy, or "+
-			"failed before the call of init_process_group or new_group; look at the output there, or raise the timeout",
-			cfg.named(v.Missing), cfg.Size, cfg.Name, waited, note)
+			"failed before the call of %s; look at the output there, or raise the timeout",
+			cfg.named(v.Missing), cfg.Size, cfg.Name, waited, note, cfg.Call)
 	case ended:
 		within := ""
 		if v.Timeout > 0 {

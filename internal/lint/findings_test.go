@@ -50,6 +50,7 @@ func TestFindings(t *testing.T) {
 		{"environment", "ccl/x.go", "package ccl\nimport \"os\"\nvar x = os.Getenv(\"X\")", 3},
 		{"environment", "ccl/x.go", "package ccl\nimport env \"os\"\nvar x, _ = env.LookupEnv(\"X\")", 3},
 		{"environment", "ccl/x.go", "package ccl\nimport \"os\"\nvar x = os.Getpid()", 0},
+		{"environment", "ccl/environment.go", "package ccl\nimport \"os\"\nvar x = os.Getenv(\"X\")", 0},
 		{"environment", "cmd/goccl/x.go", "package main\nimport \"os\"\nvar x = os.Getenv(\"X\")", 0},
 		{"exit", "ccl/x.go", "package ccl\nimport \"os\"\nfunc f() {\n\tos.Exit(1)\n}", 4},
 		{"exit", "cabi/libgoccl/x.go", "package main\nimport \"log\"\nfunc f() { log.Fatal() }", 3},

@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "internal/humanize"},
 	{"internal/lint", "internal/netlab"},
-	{"ccl/plan", "ccl/topo", "internal/mem", "internal/park", "transport"},
+	{"ccl/plan", "ccl/topo", "internal/logs", "internal/mem", "internal/park", "transport"},
 	{"internal/agree", "internal/live", "ccl/member", "internal/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel",
 		"transport/ring", "transport/outbox", "transport/unproven"},

@@ -45,9 +45,14 @@ class Options(Settings):
             (``GOCCL_CUDA_REGISTERED``, default 0)
         cuda_route: Route of the collectives of CUDA tensors: windows, host-windows, staged (docs/cuda.md describes
             them), or auto, the best of these that works. (``GOCCL_CUDA_ROUTE``, default auto)
-        debug: What is printed to standard error. WARN: what is probably a mistake. INFO: also how ranks are joined,
-            and which plan runs for which collective and sizes. TRACE: also the plan of each call that has another size
-            than the one before. (``GOCCL_DEBUG``, default WARN)
+        debug: What is written to standard error, or to GOCCL_DEBUG_FILE. WARN: what is probably a mistake. INFO:
+            also how ranks are joined, and which plan runs for which collective and sizes. TRACE: also the plan of each
+            call that has another size than the one before. (``GOCCL_DEBUG``, default WARN)
+        debug_file: File that these lines are added to, in place of standard error; %h in the name is the host, %p
+            the process, %% a %. The first group of a process decides. (``GOCCL_DEBUG_FILE``)
+        debug_format: Form of these lines. text: time, host, process, level, rank, group, message (docs/launch.md
+            has an expression that takes them apart). json: an object a line, with the same. The first group of a
+            process decides. (``GOCCL_DEBUG_FORMAT``, default text)
         determinism: 2: the same bits on every rank and in every run. 3: also independent of message size and bucket
             split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make
@@ -58,12 +63,12 @@ class Options(Settings):
             have an order (docs/torch.md). (``GOCCL_FUTURES``, default callbacks)
         ib_gid_index: Index of the GID that RDMA uses in the tables of all ports. -1: on RoCE the one that reaches
             furthest (RoCE v2 with an IPv4 address, then with an IPv6 address, then RoCE v1), on InfiniBand the first.
-            Where it is not set, the Python package takes NCCL_IB_GID_INDEX. The first group of a process that may use
-            RDMA decides. (``GOCCL_IB_GID_INDEX``, default -1)
+            Where it is not set, NCCL_IB_GID_INDEX counts. The first group of a process that may use RDMA decides.
+            (``GOCCL_IB_GID_INDEX``, default -1)
         ib_hca: Adapters that RDMA may use, and their ports: names or prefixes (mlx5), = for exactly these names
             (=mlx5_0:1,mlx5_1), or ^ and those to leave out (^mlx5_3); a process uses 4 ports, near ones and fast ones
-            first. Where it is not set, the Python package takes NCCL_IB_HCA. The first group of a process that may use
-            RDMA decides. (``GOCCL_IB_HCA``)
+            first. Where it is not set, NCCL_IB_HCA counts. The first group of a process that may use RDMA decides.
+            (``GOCCL_IB_HCA``)
         ib_retry_cnt: How often RDMA sends something again that is not acknowledged, 1 to 6, before the path counts
             as broken. The first group of a process that may use RDMA decides. (``GOCCL_IB_RETRY_CNT``, default 5)
         ib_sl: Service level of what RDMA sends on InfiniBand, or priority on RoCE, 0 to 15. The first group of a
@@ -96,11 +101,11 @@ class Options(Settings):
         socket_family: ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same).
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
-            those to leave out (^docker,lo). Where it is not set, the Python package takes NCCL_SOCKET_IFNAME, or else
-            GLOO_SOCKET_IFNAME; if one of these leaves no interface, ranks of one host still do without TCP. Not set:
-            all, bridges of containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::)
-            do not count; of more than 32 addresses, one of each subnet comes first, and a WARN names what is left out.
-            The first group of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
+            those to leave out (^docker,lo). Where it is not set, NCCL_SOCKET_IFNAME counts, or else GLOO_SOCKET_IFNAME;
+            if one of these leaves no interface, ranks of one host still do without TCP. Not set: all, bridges of
+            containers (docker, virbr, br- …) after all others. IPv6's link-local addresses (fe80::) do not count; of
+            more than 32 addresses, one of each subnet comes first, and a WARN names what is left out. The first group
+            of a process that may use TCP decides. (``GOCCL_SOCKET_IFNAME``)
         socket_streams: How many TCP sockets carry the data of two processes, 1 to 16: for networks that limit each
             connection (clouds), or to use several interfaces of different rates. 0, or not set: one for each interface
             that is about as fast as the best one. The first group of a process that may use TCP decides.
@@ -146,6 +151,8 @@ class Options(Settings):
     cuda_registered: int | str | None = None
     cuda_route: str | None = None
     debug: str | None = None
+    debug_file: str | None = None
+    debug_format: str | None = None
     determinism: int | None = None
     fast_bf16: bool | None = None
     futures: str | None = None

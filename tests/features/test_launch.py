@@ -1,14 +1,21 @@
 """How ranks are started: fork, forkserver, spawn, torchrun; and started again after a rank has died."""
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+
+import goccl
+
+# The Go program of the package.
+TOOL = Path(goccl.__file__).parent / "bin" / "goccl"
 
 # torch is imported up to five times, one after the other, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -62,17 +69,21 @@ def alone():
     return [weights.sum().item(), weights.square().sum().item()]
 
 
-def torchrun(tmp_path, script, *args, restarts=0, ranks=2):
-    """Returns the output of `torchrun --standalone` of the script, which must end with exit code 0."""
-    path = tmp_path / "script.py"
-    path.write_text(textwrap.dedent(script))
+def elastic(*command, restarts=0, ranks=2):
+    """Returns the output of `torchrun --standalone` of a command, which must end with exit code 0."""
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-                           f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "--monitor-interval=0.1",
-                           str(path), *args],
+                           f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "--monitor-interval=0.1", *command],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def torchrun(tmp_path, script, *args, restarts=0, ranks=2):
+    """Returns the output of elastic for a Python script."""
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(script))
+    return elastic(str(path), *args, restarts=restarts, ranks=ranks)
 
 
 def sums(out):
@@ -96,10 +107,23 @@ def test_standalone(tmp_path):
     assert sums(out) == pytest.approx(alone(), rel=1e-5)
 
 
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_program_without_python(monkeypatch, shared):
+    """Ranks that are Go programs (ccl.Init) meet in the store of torchrun's agent, or at its port; after a restart, too.
+    The first attempt ends when the first rank has joined nobody: what it has left in the store is of another attempt."""
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0" if shared else "1")
+    monkeypatch.setenv("GOCCL_TRANSPORT", "tcp")
+    monkeypatch.setenv("GOCCL_SOCKET_IFNAME", "lo")
+    script = """
+        if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && [ "$RANK" = 1 ]; then sleep 0.3; exit 1; fi
+        exec "$0" doctor --paths --json"""
+    out = elastic("--no-python", "sh", "-c", script, str(TOOL), restarts=1)
+    rows, _ = json.JSONDecoder().raw_decode(out[out.index("[\n"):])
+    assert [(row["from"], row["to"], row["transport"]) for row in rows] == [(0, 1, "tcp")]
+
+
 def rank_of(rank, folder, size):
     torch.set_num_threads(1)
-    import goccl  # noqa: F401
-
     dist.init_process_group("goccl", init_method=f"file://{folder}/init", rank=rank, world_size=size)
     t = torch.tensor([float(rank)])
     dist.all_reduce(t)
@@ -108,8 +132,6 @@ def rank_of(rank, folder, size):
 
 
 def failing_rank(rank, folder, size):
-    import goccl  # noqa: F401
-
     dist.init_process_group("goccl", init_method=f"file://{folder}/init", rank=rank, world_size=size)
     if rank == 1:
         raise ValueError("rank 1 made a mistake")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -195,13 +194,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 
 // Environment returns the options set by the GOCCL_* variables.
 func Environment() (ccl.Options, error) {
-	var lines []string
-	for _, pair := range os.Environ() {
-		if strings.HasPrefix(pair, "GOCCL_") {
-			lines = append(lines, pair)
-		}
-	}
-	opts, err := ccl.ParseOptions(strings.Join(lines, "\n"))
+	opts, err := ccl.OptionsFromEnv()
 	if err != nil {
 		err = Misuse{err}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -40,36 +39,9 @@ type pathRow struct {
 	Back      float64 `json:"back_gbs"`
 }
 
-// place is what a launcher tells a rank.
-type place struct {
-	rank, size int
-	meeting    string // address and port of rank 0
-}
-
-func launched() (p place, err error) {
-	number := func(name string) int {
-		n, e := strconv.Atoi(os.Getenv(name))
-		if e != nil && err == nil {
-			err = cli.Misused("%s=%q: --paths is for ranks that a launcher has started: "+
-				"goccl run -n 1 --hosts 2 --host 0 --address A --port P -- goccl doctor --paths", name, os.Getenv(name))
-		}
-		return n
-	}
-	p.rank, p.size = number("RANK"), number("WORLD_SIZE")
-	p.meeting = net.JoinHostPort(os.Getenv("MASTER_ADDR"), strconv.Itoa(number("MASTER_PORT")))
-	if err == nil && (p.size < 1 || p.rank < 0 || p.rank >= p.size) {
-		err = cli.Misused("RANK=%d of WORLD_SIZE=%d", p.rank, p.size)
-	}
-	return p, err
-}
-
 // measureHosts measures the paths between the first ranks of all hosts, one after the other. Rank 0
 // prints them.
 func measureHosts(asJSON bool, out io.Writer) error {
-	at, err := launched()
-	if err != nil {
-		return err
-	}
 	opts, err := cli.Environment()
 	if err != nil {
 		return err
@@ -77,28 +49,18 @@ func measureHosts(asJSON bool, out io.Writer) error {
 	if opts.Debug == "" {
 		opts.Debug = "INFO" // the wires between hosts that have several, and how ranks are joined
 	}
-	node, err := ccl.NewNode(opts.NodeOptions)
-	if err != nil {
+	if opts.Timeout == 0 {
+		opts.Timeout = time.Minute
+	}
+	comm, err := ccl.Init(context.Background(), opts)
+	if errors.Is(err, ccl.Invalid) { // no launcher has started this process
+		return cli.Misuse{Err: err}
+	} else if err != nil {
 		return err
 	}
-	defer node.Close()
-	endpoint, err := node.Open(ccl.Config{
-		Name: "doctor", Rank: at.rank, Size: at.size, Timeout: time.Minute, Options: opts.GroupOptions})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	addresses, err := meet(ctx, at, endpoint.Address())
-	if err != nil {
-		return err
-	}
-	comm, err := endpoint.Join(ctx, addresses)
-	if err != nil {
-		return err
-	}
+	defer comm.Close()
 	rows, err := measurePaths(comm)
-	if err != nil || at.rank != 0 {
+	if err != nil || comm.Rank() != 0 {
 		return errors.Join(err, ccl.Barrier(context.Background(), comm))
 	}
 	if asJSON {

@@ -1,15 +1,10 @@
 package doctor
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,43 +45,5 @@ func TestPathsNeedsALauncher(t *testing.T) {
 	}
 	_, err := run(t, "--paths")
 	require.ErrorAs(t, err, new(cli.Misuse))
-	require.ErrorContains(t, err, `RANK="": --paths is for ranks that a launcher has started`)
-}
-
-// TestMeet has strangers and a rank of another job come to the meeting of three ranks, and then a
-// rank that never comes.
-func TestMeet(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	meeting := free.Addr().String()
-	require.NoError(t, free.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	var group sync.WaitGroup
-	all := make([][][]byte, 3)
-	for rank := range all {
-		group.Go(func() {
-			var err error
-			all[rank], err = meet(ctx, place{rank, 3, meeting}, fmt.Append(nil, "address ", rank))
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for _, words := range []string{"GET / HTTP/1.1\n", `{"rank":1,"size":4}` + "\n", `{"rank":-1,"size":3}` + "\n"} {
-		if c, err := net.Dial("tcp", meeting); err == nil {
-			c.Write([]byte(words))
-			c.Close()
-		}
-	}
-	group.Wait()
-	for _, got := range all {
-		require.Equal(t, [][]byte{[]byte("address 0"), []byte("address 1"), []byte("address 2")}, got)
-	}
-	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	group.Go(func() { meet(ctx, place{2, 3, meeting}, nil) })
-	_, err = meet(ctx, place{0, 3, meeting}, nil)
-	require.ErrorContains(t, err, "ranks [1] did not come to "+meeting)
-	group.Wait()
+	require.ErrorContains(t, err, "WORLD_SIZE is not set: a launcher sets RANK, WORLD_SIZE")
 }
