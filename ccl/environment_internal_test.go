@@ -204,6 +204,11 @@ func TestInitFails(t *testing.T) {
 		require.ErrorContains(t, err, "rank 2 (of 3) did not come to group world", "rank %d", rank)
 		require.ErrorContains(t, err, "failed before the call of ccl.Init")
 	}
+	tired, stop := context.WithCancelCause(ctx)
+	time.AfterFunc(50*time.Millisecond, func() { stop(errors.New("enough")) })
+	_, errs = initAll(tired, ranksOf(t, 2)[1:], func(int) Options { return Options{} })
+	require.ErrorIs(t, errs[0], Aborted)
+	require.ErrorContains(t, errs[0], "its context ended while it waited for rank 0: enough")
 	taken := ranksOf(t, 2)[0]
 	other, err := net.Listen("tcp", taken.address())
 	require.NoError(t, err)

@@ -98,7 +98,10 @@ func (j *job) meet(ctx context.Context, cfg member.Config) (addresses [][]byte, 
 		return [][]byte{cfg.Address}, leave, nil
 	}
 	client, err := store.Dial(ctx, at, "/"+j.prefix+"goccl/")
-	if err != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, leave, failed(fault.Aborted, context.Cause(ctx), "its context ended while it waited for rank 0")
+	case err != nil:
 		return nil, leave, failed(fault.Timeout, err, "rank 0 has not come to %s (MASTER_ADDR, MASTER_PORT) within %v",
 			at, cfg.Timeout.Round(time.Millisecond))
 	}

@@ -21,8 +21,9 @@ type Client struct {
 const (
 	firstPause = 5 * time.Millisecond // between attempts to connect; each is twice as long as the one before
 	lastPause  = 500 * time.Millisecond
-	lastWords  = time.Second // for requests when the context has ended
-	atOnce     = 256         // values, of some KiB each, that one request reads
+	lastWords  = time.Second     // for requests when the context has ended
+	lastVisit  = 5 * time.Second // when the time is over: for the verdict, and for the others to read it
+	atOnce     = 256             // values, of some KiB each, that one request reads
 )
 
 // Dial connects with the store at an address, and tries again until ctx ends, since the process

@@ -47,7 +47,7 @@ func (c *Client) meet(ctx context.Context, cfg member.Config) ([][]byte, error) 
 	}
 	gaveUp := func() error { return fault.Wrap(fault.Aborted, context.Cause(ctx), "its context ended") }
 	cancelled := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
-	c.conn.SetDeadline(time.Now().Add(cfg.Timeout + lastWords))
+	c.conn.SetDeadline(time.Now().Add(cfg.Timeout + lastVisit))
 	defer context.AfterFunc(ctx, func() {
 		if cancelled() {
 			c.conn.SetDeadline(time.Now().Add(lastWords))
