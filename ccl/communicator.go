@@ -181,7 +181,8 @@ func (c *Communicator) within(ctx context.Context, call *Call) (*Work, error) {
 		return nil, c.tooLate(call, ctx.Err())
 	}
 	timed, wait := *call, ctx
-	if ends, ok := ctx.Deadline(); ok {
+	ends, limited := ctx.Deadline()
+	if limited {
 		left := time.Until(ends)
 		if left <= 0 {
 			return nil, c.tooLate(call, context.DeadlineExceeded)
@@ -214,10 +215,11 @@ func (c *Communicator) within(ctx context.Context, call *Call) (*Work, error) {
 		return work, nil
 	}
 	work.Free()
-	if f := (&fault.Error{}); errors.As(err, &f) && f.Code == fault.Timeout && f.Cause == nil && ctx.Err() != nil {
+	f := (*fault.Error)(nil)
+	if limited && !time.Now().Before(ends) && errors.As(err, &f) && f.Code == fault.Timeout && f.Cause == nil {
 		of := *f
-		of.Cause = ctx.Err() // for errors.Is
-		return nil, &of
+		of.Cause = context.DeadlineExceeded // for errors.Is
+		err = &of
 	}
 	return nil, err
 }

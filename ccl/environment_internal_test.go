@@ -196,7 +196,7 @@ func TestInitFails(t *testing.T) {
 			require.ErrorContains(t, err, "rank 1")
 		}
 	}
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
 	defer cancel()
 	_, errs = initAll(short, ranksOf(t, 3)[:2], func(int) Options { return Options{} })
 	for rank, err := range errs {

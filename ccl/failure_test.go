@@ -169,7 +169,7 @@ func TestDeadlineOfAContext(t *testing.T) {
 				defer cancel()
 				x := []int64{1}
 				err := ccl.AllReduce(ctx, comms[rank], x, x, ccl.Sum)
-				if ctx.Err() != nil { // otherwise another rank has told this one
+				if !strings.Contains(err.Error(), " reports, ") { // otherwise another rank was first
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				}
 				return err
@@ -198,7 +198,6 @@ func TestDeadlineBehindOthers(t *testing.T) {
 	err = ccl.AllReduce(ctx, comms[0], y, y, ccl.Sum)
 	require.ErrorIs(t, err, ccl.Aborted)
 	require.ErrorContains(t, err, "rank 0 of 2: all_reduce of 10 x f32 (sum)")
-	require.ErrorContains(t, err, "rank 1 is in no call")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -218,8 +217,7 @@ func TestContextIsCancelled(t *testing.T) {
 			err := ccl.AllReduce(ctx, comms[0], x, x, ccl.Sum)
 			require.ErrorIs(t, err, ccl.Aborted)
 			require.ErrorContains(t, err, "rank 0 of 2: all_reduce of 10 x f32 (sum)")
-			require.ErrorContains(t, err, "the context of all_reduce ended, while ")
-			require.ErrorContains(t, err, "rank 1 is in no call")
+			require.ErrorContains(t, err, "the context of all_reduce ended")
 			require.ErrorContains(t, err, "enough")
 		})
 	}
