@@ -22,7 +22,7 @@ done
 find setup.py pyproject.toml README.md LICENSE ci/gpu.sh docs/cuda.md cabi/exports/goccl.h python tests/gpu \
     examples tests/cabi/structs.py \
     -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' ! -name '*.so' ! -name '_build.py' ! -name 'test_*.py' \
-    ! -name conftest.py ! -path 'python/goccl/bin/*' -print0 | xargs -0 cp --parents -t "$folder"
+    ! -name conftest.py ! -name '*.go' ! -path 'python/goccl/bin/*' -print0 | xargs -0 cp --parents -t "$folder"
 
 # Nothing tells where it was built.
 if grep -rlE -e "$ROOT/(cabi|ccl|cmd|cuda|internal|pgbackend|python|transport)" "$folder"; then
