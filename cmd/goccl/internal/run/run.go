@@ -2,8 +2,6 @@
 package run
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,17 +10,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
-	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 	"github.com/goccl/goccl/internal/park"
 )
 
@@ -37,6 +32,7 @@ type launch struct {
 	found              string // the file where the job keeps its address for them; "" if there are none
 	command            []string
 	out, err           io.Writer
+	orphans            *reaper // nil unless this process gets those of others
 }
 
 // Command returns the command.
@@ -67,13 +63,17 @@ func Command() *cobra.Command {
 		if err := l.check(); err != nil {
 			return cli.Misuse{Err: err}
 		}
-		err := l.start()
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			return cli.Ended{Err: err, Status: statusOf(exit)}
-		}
-		return err
+		return withStatus(l.start())
 	}
 	return c
+}
+
+// withStatus gives the error of a rank that has failed the exit status of goccl.
+func withStatus(err error) error {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return cli.Ended{Err: err, Status: statusOf(exit)}
+	}
+	return err
 }
 
 // statusOf returns the exit status of a command as shells do.
@@ -98,9 +98,19 @@ func (l *launch) start() (err error) {
 		defer os.RemoveAll(folder)
 		l.recover, l.found = true, filepath.Join(folder, "address")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return l.all(ctx)
+	l.orphans = newReaper()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	var others *hosts
+	if l.hosts > 1 && !l.recover { // otherwise they go on without those that fail
+		print := func(text string) { printLine(l.err, text) }
+		if others, err = meetHosts(l.host, l.hosts, l.address, l.port, print); err != nil {
+			return err
+		}
+		defer others.close()
+	}
+	return l.all(signals, others)
 }
 
 func (l *launch) check() error {
@@ -113,6 +123,8 @@ func (l *launch) check() error {
 		return fmt.Errorf("--host %d of --hosts %d: hosts are numbered from 0", l.host, l.hosts)
 	case l.hosts > 1 && (l.port == 0 || strings.HasPrefix(l.address, "127.")):
 		return errors.New("with several --hosts all need the same --address and --port of host 0")
+	case l.hosts > 1 && l.port == 1<<16-1:
+		return errors.New("--port 65535: with several --hosts the launchers use the port after it")
 	}
 	return nil
 }
@@ -144,150 +156,4 @@ func (l *launch) environment(local int, replaces bool) []string {
 		all = append(all, "JOB_REPLACES="+strconv.Itoa(l.host*l.ranks+local))
 	}
 	return all
-}
-
-// ended is the end of a rank.
-type ended struct {
-	rank, local int
-	err         error // nil: with status 0
-}
-
-// startRank starts the process of a rank, or one in its place. Its end comes to ends.
-func (l *launch) startRank(local int, replaces bool, prints *sync.WaitGroup, ends chan<- ended) (*exec.Cmd, error) {
-	rank := l.host*l.ranks + local
-	cmd := exec.Command(l.command[0], l.command[1:]...)
-	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = l.environment(local, replaces), ranks.OwnGroup(), l.grace
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // a terminal stays one
-	if l.label {
-		cmd.Stdout, cmd.Stderr = l.lines(rank, l.out, prints), l.lines(rank, l.err, prints)
-	}
-	if err := cmd.Start(); err != nil {
-		closeLines(cmd)
-		return nil, fmt.Errorf("rank %d cannot be started: %w", rank, err)
-	}
-	go func() {
-		err := cmd.Wait()
-		if errors.Is(err, exec.ErrWaitDelay) {
-			err = nil // the rank has ended well, and something that it left prints on
-		}
-		closeLines(cmd)
-		ends <- ended{rank, local, err}
-	}()
-	return cmd, nil
-}
-
-// all starts the ranks and waits for them. If one fails (unless the others go on without it), or
-// ctx ends, it ends all others, with the processes that they have started. The result names the
-// rank that failed first.
-func (l *launch) all(ctx context.Context) error {
-	// The ranks get SIGKILL when the thread that has started them ends, for example since this
-	// process is killed.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	begun := time.Now()
-	var ranks []*exec.Cmd
-	ends := make(chan ended, l.ranks+l.replace)
-	var prints sync.WaitGroup
-	var result, lost error // lost: of a rank without which the others go on
-	well := 0
-	for local := range l.ranks {
-		var cmd *exec.Cmd
-		if cmd, result = l.startRank(local, false, &prints, ends); result != nil {
-			break
-		}
-		ranks = append(ranks, cmd)
-	}
-	var deadline <-chan time.Time
-	end := func(s syscall.Signal) {
-		for _, cmd := range ranks {
-			syscall.Kill(-cmd.Process.Pid, s) // the group may have ended
-		}
-	}
-	if result != nil {
-		end(syscall.SIGKILL)
-	}
-	interrupted, replaced := ctx.Done(), 0
-	for left := len(ranks); left > 0; {
-		select {
-		case e := <-ends:
-			left--
-			if e.err == nil {
-				well++
-				continue
-			}
-			why := fmt.Errorf("rank %d ended after %.1f s: %w", e.rank, time.Since(begun).Seconds(), e.err)
-			switch {
-			case l.recover && result == nil:
-				text := fmt.Sprintf("goccl run: %v; %d others go on", why, left)
-				if replaced < l.replace && left > 0 {
-					replaced++
-					if cmd, err := l.startRank(e.local, true, &prints, ends); err != nil {
-						text += fmt.Sprintf(" without a new process: %v", err)
-					} else {
-						text += fmt.Sprintf(", and a new process (pid %d) comes", cmd.Process.Pid)
-						ranks, left = append(ranks, cmd), left+1
-					}
-				}
-				printLine(l.err, text+"\n")
-				if lost == nil {
-					lost = why
-				}
-			case result == nil:
-				result = why
-				end(syscall.SIGTERM)
-				deadline = time.After(l.grace)
-			}
-		case <-interrupted:
-			interrupted = nil
-			if result == nil {
-				result = errors.New("interrupted; the ranks were ended")
-			}
-			end(syscall.SIGTERM)
-			deadline = time.After(l.grace)
-		case <-deadline:
-			end(syscall.SIGKILL)
-		}
-	}
-	if result == nil && well == 0 {
-		result = lost
-	}
-	if result != nil || lost != nil {
-		end(syscall.SIGKILL) // what the ranks have started
-	}
-	prints.Wait()
-	return result
-}
-
-// lines returns a writer whose lines go to out, one by one, with the rank before them.
-func (l *launch) lines(rank int, out io.Writer, prints *sync.WaitGroup) *io.PipeWriter {
-	r, w := io.Pipe()
-	prints.Go(func() {
-		in := bufio.NewReader(r)
-		for {
-			line, err := in.ReadString('\n')
-			if line != "" {
-				printLine(out, fmt.Sprintf("[%d] %s\n", rank, strings.TrimSuffix(line, "\n")))
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	return w
-}
-
-var printing sync.Mutex // ranks print whole lines
-
-func printLine(out io.Writer, line string) {
-	printing.Lock()
-	defer printing.Unlock()
-	io.WriteString(out, line)
-}
-
-func closeLines(cmd *exec.Cmd) {
-	for _, w := range []io.Writer{cmd.Stdout, cmd.Stderr} {
-		if pipe, ok := w.(*io.PipeWriter); ok {
-			pipe.Close()
-		}
-	}
 }

@@ -2,7 +2,7 @@ package run
 
 import (
 	"bytes"
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,24 +85,56 @@ while ! test -s $JOB_ADDRESS_FILE; do sleep 0.01; done; exit 7`
 	require.Equal(t, []string{"[1] 1", "[1] 1", "[1] 1", "[1] first"}, lines)
 }
 
-// An interrupt ends all ranks.
-func TestRunInterrupted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	ctx, cancel := context.WithCancel(context.Background())
-	l := launch{ranks: 2, hosts: 1, grace: 100 * time.Millisecond,
-		command: []string{"sh", "-c", `echo $$ > ` + file + `.$RANK; trap "" TERM; while :; do sleep 1; done`}}
-	done := make(chan error)
-	go func() { done <- l.all(ctx) }()
-	for _, rank := range []string{".0", ".1"} {
-		require.Eventually(t, func() bool {
-			text, _ := os.ReadFile(file + rank)
-			return bytes.HasSuffix(text, []byte("\n"))
-		}, 10*time.Second, time.Millisecond)
+// TestRunSignals sends signals to the launcher: its ranks get them. SIGINT and SIGTERM end the job:
+// with status 0 if all ranks end well, with that of the first one that does not, and with SIGKILL
+// after --grace, or at the next signal.
+func TestRunSignals(t *testing.T) {
+	const patient = time.Hour
+	for name, test := range map[string]struct {
+		script string // after the rank has written its pid
+		grace  time.Duration
+		send   []syscall.Signal // the next when all ranks have taken the one before
+		status int
+		said   string
+	}{
+		"all end well": {`trap "exit 0" TERM`, patient, []syscall.Signal{syscall.SIGTERM}, 0, ""},
+		"one does not": {`trap "exit $((RANK * 9))" INT`, patient, []syscall.Signal{syscall.SIGINT}, 9,
+			"rank 1 ended after"},
+		"no handler": {`:`, patient, []syscall.Signal{syscall.SIGTERM}, 143, "signal: terminated"},
+		"they stay": {`trap "" TERM`, 100 * time.Millisecond, []syscall.Signal{syscall.SIGTERM}, 137,
+			"signal: killed"},
+		"they stay, and the user insists": {`trap "echo >> $file" INT`, patient,
+			[]syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 137, "signal: killed"},
+		"others go on": {`trap "echo >> $file" HUP USR1 USR2; trap "exit 3" TERM`, patient,
+			[]syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM}, 3, "exit status 3"},
+		"with --recover": {`trap "exit 3" TERM`, patient, []syscall.Signal{syscall.SIGTERM}, 3, "exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "pid")
+			l := launch{ranks: 2, hosts: 1, grace: test.grace, recover: name == "with --recover", replace: 2,
+				command: []string{"sh", "-c", `file=` + file + `.$RANK; ` + test.script +
+					`; echo $$ > $file; while :; do sleep 0.01; done`}}
+			signals, done := make(chan os.Signal), make(chan error)
+			go func() { done <- l.all(signals, nil) }()
+			for i, s := range test.send {
+				for _, rank := range []string{".0", ".1"} {
+					require.Eventually(t, func() bool {
+						text, _ := os.ReadFile(file + rank)
+						return bytes.Count(text, []byte("\n")) == 1+i
+					}, 20*time.Second, time.Millisecond)
+				}
+				signals <- s
+			}
+			err := <-done
+			require.Equal(t, test.status, cli.Status(withStatus(err)), "%v", err)
+			if test.said != "" {
+				require.ErrorContains(t, err, test.said)
+			}
+			gone(t, file+".0")
+			gone(t, file+".1")
+		})
 	}
-	cancel()
-	require.ErrorContains(t, <-done, "interrupted")
-	gone(t, file+".0")
-	gone(t, file+".1")
 }
 
 // What a rank leaves behind does not keep the others waiting for their output.
@@ -118,11 +150,11 @@ func gone(t *testing.T, file string) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var pid int
-	for _, c := range strings.TrimSpace(string(text)) {
+	for _, c := range strings.Fields(string(text))[0] {
 		pid = 10*pid + int(c-'0')
 	}
 	require.Eventually(t, func() bool {
-		state, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(text)), "stat"))
+		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if os.IsNotExist(err) || bytes.Contains(state, []byte(") Z ")) {
 			return true
 		}
@@ -149,4 +181,8 @@ func TestRunMisuse(t *testing.T) {
 	}
 	err := cli.Execute(cli.Root(Command()), []string{"run", "-n", "1", "--", "/no/such/command"}, &bytes.Buffer{})
 	require.ErrorContains(t, err, "rank 0 cannot be started")
+	require.Equal(t, 127, cli.Status(err))
+	folder := t.TempDir()
+	err = cli.Execute(cli.Root(Command()), []string{"run", "-n", "1", "--", folder}, &bytes.Buffer{})
+	require.Equal(t, 126, cli.Status(err), "%v", err)
 }
