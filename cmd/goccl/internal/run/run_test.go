@@ -121,7 +121,7 @@ func TestRunSignals(t *testing.T) {
 				for _, rank := range []string{".0", ".1"} {
 					require.Eventually(t, func() bool {
 						text, _ := os.ReadFile(file + rank)
-						return bytes.Count(text, []byte("\n")) == 1+i
+						return bytes.Count(text, []byte("\n")) > i // more, where a shell is hit as it starts a command
 					}, 20*time.Second, time.Millisecond)
 				}
 				signals <- s
