@@ -64,7 +64,7 @@ func (d *Detector) Open(opts Options) {
 	d.opts = opts
 	o := &d.opts
 	d.Comparison.opts, d.Inquiry.opts, d.Losses.opts, d.Ending.opts = o, o, o, o
-	d.Ending.losses, d.Ending.comparison = &d.Losses, &d.Comparison
+	d.Ending.losses, d.Ending.comparison, d.Inquiry.ending = &d.Losses, &d.Comparison, &d.Ending
 	d.Asking = newAsking(o)
 	if opts.Control != nil {
 		opts.Control.detector.Store(d)

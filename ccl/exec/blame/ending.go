@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,6 +89,12 @@ func (e *Ending) parse(peer int, report []byte) *fault.Error {
 	}
 	e.comparison.weigh(told)
 	return told
+}
+
+// endedBecauseOfOthers reports whether a report says that the group has ended, and a peer is not to
+// blame. Such a peer has left, or will: if it is silent, it may have gone where there was no path.
+func (e *Ending) endedBecauseOfOthers(peer int) bool {
+	return e.told != nil && !slices.Contains(e.told.Culprits(), peer)
 }
 
 // Scene is what the driver sees when it looks whether its group has to end.

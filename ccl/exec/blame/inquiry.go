@@ -43,6 +43,7 @@ func (s *Standing) valid(ranks int) bool {
 // Inquiry asks the other ranks what they are doing, and answers them.
 type Inquiry struct {
 	opts   *Options
+	ending *Ending
 	wanted atomic.Pointer[wanted]
 	asker  atomic.Pointer[chan Standing]
 

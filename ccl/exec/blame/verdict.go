@@ -83,7 +83,7 @@ func (q *Inquiry) blame(op *Operation) *fault.Error {
 	guilty := map[int]string{}
 	accuse := func(peer int) {
 		s, known := q.answers[peer]
-		if !known && q.hasLeft(peer) { // and has told why
+		if !known && (q.hasLeft(peer) || q.ending.endedBecauseOfOthers(peer)) {
 			return
 		}
 		if why := s.guilt(known, op); why != "" && slices.Contains(q.asked, peer) {

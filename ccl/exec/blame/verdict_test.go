@@ -22,6 +22,7 @@ func TestVerdict(t *testing.T) {
 		op      Operation
 		answers [4]*Standing
 		left    int // a rank that has left; 0 for none
+		told    int // a rank that a report of a later call blames; 0 for none
 		ranks   []int
 		text    string
 	}{
@@ -45,6 +46,15 @@ func TestVerdict(t *testing.T) {
 		"one has left and cannot answer": {
 			op: waits(1), answers: [4]*Standing{nil, in(5, name, 2), nil, in(5, name, 2)}, left: 2, ranks: []int{1},
 			text: "rank 0 waits for 1; all of them are in the same call",
+		},
+		"one is silent, and the others have given up because of another one": {
+			op: waits(3), answers: [4]*Standing{nil, in(6, "barrier, seq 6", 3), nil, {Seq: 4, Idle: 500}}, told: 3,
+			ranks: []int{3}, text: "rank 3 is in no call since seq 4, 0.5 s ago; rank 0 waits for 3",
+		},
+		"one is silent, and the others have given up because of it": {
+			op: waits(2), answers: [4]*Standing{nil, in(6, "barrier, seq 6", 2), nil, in(6, "barrier, seq 6", 2)},
+			told: 2, ranks: []int{2},
+			text: "rank 2 does not answer; its process may be stopped, or its host cut off; rank 0 waits for 2",
 		},
 		"one is at work": {
 			op: waits(1), answers: [4]*Standing{nil, {Seq: 5, Busy: true}, in(5, name, 1), in(5, name, 1)},
@@ -82,6 +92,9 @@ func TestVerdict(t *testing.T) {
 			if test.left > 0 {
 				f.link(test.left).err = fault.Peer(fault.PeerLeft, test.left, "it left")
 				require.Error(t, f.links.End(test.left))
+			}
+			if test.told > 0 {
+				f.Ending.told = &fault.Error{Code: fault.Timeout, Seq: 6, Peer: test.told, Ranks: []int{test.told}}
 			}
 			require.False(t, f.Inquiry.Inquire(1))
 			for peer, answer := range test.answers {
