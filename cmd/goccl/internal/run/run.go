@@ -100,7 +100,11 @@ func (l *launch) start() (err error) {
 	}
 	l.orphans = newReaper()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
+	for _, s := range forwarded {
+		if !signal.Ignored(s) { // by nohup, say: it is not to end the ranks, either
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 	var others *hosts
 	if l.hosts > 1 && !l.recover { // otherwise they go on without those that fail
