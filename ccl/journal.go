@@ -49,9 +49,9 @@ func note[T comparable](list *[]T, x T) {
 	}
 }
 
-// logs reports whether GOCCL_DEBUG asks for lines of a level.
+// logs reports whether GOCCL_DEBUG asks for lines of a level: each has those of the levels above.
 func (o *GroupOptions) logs(level string) bool {
-	return debugLevels[level] >= debugLevels[cmp.Or(o.Debug, "WARN")]
+	return logs.Levels[level] >= logs.Levels[cmp.Or(o.Debug, "WARN")]
 }
 
 // log writes a line for users if GOCCL_DEBUG asks for its level.

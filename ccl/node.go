@@ -154,7 +154,7 @@ func (n *Node) Warn(format string, args ...any) { n.write("WARN", fmt.Sprintf(fo
 
 // write writes a line, with what it is about.
 func (n *Node) write(level, text string, about ...slog.Attr) {
-	n.lines.LogAttrs(context.Background(), debugLevels[level], text, about...)
+	n.lines.LogAttrs(context.Background(), logs.Levels[level], text, about...)
 }
 
 // fabricsFor returns the fabrics that a group may use, in order of preference. It opens those that

@@ -104,9 +104,6 @@ const (
 	FuturesWait      = "wait"
 )
 
-// debugLevels are the values of GroupOptions.Debug. Each level has the lines of those above it.
-var debugLevels = map[string]slog.Level{"WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "TRACE": logs.Trace}
-
 // Limits of options.
 const (
 	leastBuffSize  = plan.WindowSlots * leastSlot // both slots of a window

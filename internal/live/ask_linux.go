@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/topo/probe"
 )
 
 // Ask asks a process for a snapshot. The error is for people: it says why there is none.
@@ -107,8 +107,8 @@ func Family(pid int) ([]int, error) {
 			continue
 		}
 		there = there || child == pid
-		if parent, _, ok := stat(child); ok {
-			children[parent] = append(children[parent], child)
+		if s, ok := probe.ReadStat(child); ok {
+			children[s.Parent] = append(children[s.Parent], child)
 		}
 	}
 	if !there {
@@ -125,24 +125,9 @@ func Family(pid int) ([]int, error) {
 	return family, nil
 }
 
-// stat returns the parent of a process and its state.
-func stat(pid int) (parent int, state string, ok bool) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, "", false
-	}
-	// The name of the program, in parentheses, may contain anything.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 2 {
-		return 0, "", false
-	}
-	parent, err = strconv.Atoi(fields[1])
-	return parent, fields[0], err == nil
-}
-
 // stopped says so if a process is stopped.
 func stopped(pid int) string {
-	if _, state, ok := stat(pid); ok && strings.ContainsAny(state, "Tt") {
+	if s, ok := probe.ReadStat(pid); ok && strings.ContainsAny(s.State, "Tt") {
 		return ": it is stopped"
 	}
 	return ""

@@ -36,7 +36,17 @@ const (
 	Group = "group"
 )
 
-var levels = map[slog.Level]string{slog.LevelWarn: "WARN", slog.LevelInfo: "INFO", Trace: "TRACE"}
+// Levels are the levels by their names.
+var Levels = map[string]slog.Level{"WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "TRACE": Trace}
+
+func nameOf(level slog.Level) string {
+	for name, each := range Levels {
+		if each == level {
+			return name
+		}
+	}
+	return ""
+}
 
 // New returns what writes lines in a format to a file, or to standard error if path is "". In path
 // %h is the name of this host, %p the number of this process, and %% a %. Lines are added to a file
@@ -88,7 +98,7 @@ func Expand(path string) (string, error) {
 // named gives levels their names in lines of JSON.
 func named(_ []string, a slog.Attr) slog.Attr {
 	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey {
-		a.Value = slog.StringValue(levels[level])
+		a.Value = slog.StringValue(nameOf(level))
 	}
 	return a
 }
@@ -137,7 +147,7 @@ func (t *text) Handle(_ context.Context, r slog.Record) error {
 	if group == "" || strings.ContainsAny(group, " :\"\n\t") {
 		group = strconv.Quote(group)
 	}
-	line := fmt.Sprintf("%s %s goccl %s rank %s group %s: %s\n", r.Time.UTC().Format(timeForm), t.from, levels[r.Level],
+	line := fmt.Sprintf("%s %s goccl %s rank %s group %s: %s\n", r.Time.UTC().Format(timeForm), t.from, nameOf(r.Level),
 		about[Rank], group, strings.ReplaceAll(r.Message, "\n", `\n`))
 	t.mu.Lock()
 	defer t.mu.Unlock()

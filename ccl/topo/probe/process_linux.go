@@ -26,14 +26,14 @@ func Process() (p topo.Process, began time.Time) {
 	p.Pid = os.Getpid()
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	namespace, failed := os.Readlink("/proc/self/ns/pid")
-	_, start, known := stat("self")
+	self, known := stat("self")
 	if err != nil || failed != nil || !known {
 		return p, began
 	}
-	p.Machine, p.Start = strings.TrimSpace(string(boot))+" "+namespace, start
+	p.Machine, p.Start = strings.TrimSpace(string(boot))+" "+namespace, self.Start
 	var since unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) == nil {
-		began = time.Now().Add(time.Duration(start)*ticksEach - time.Duration(since.Nano()))
+		began = time.Now().Add(time.Duration(self.Start)*ticksEach - time.Duration(since.Nano()))
 	}
 	return p, began
 }
@@ -47,8 +47,8 @@ func Gone(self, p topo.Process) bool {
 	if HasEnded(p.Pid) {
 		return true
 	}
-	state, start, known := statOf(p.Pid)
-	return known && (start != p.Start || state == "Z" || state == "X")
+	s, known := statOf(p.Pid)
+	return known && (s.Start != p.Start || s.State == "Z" || s.State == "X")
 }
 
 // HasEnded reports whether it is certain that no process of this PID namespace has the number any
@@ -65,29 +65,41 @@ func HasEnded(pid int) bool {
 
 // IsStopped reports whether a process of this PID namespace is stopped by a signal or a debugger.
 func IsStopped(pid int) bool {
-	state, _, known := statOf(pid)
-	return known && strings.EqualFold(state, "t")
+	s, known := statOf(pid)
+	return known && strings.EqualFold(s.State, "t")
 }
 
-// statOf is stat for a process of this PID namespace. Where /proc is of another one, as in a
+// statOf is ReadStat for a process of this PID namespace. Where /proc is of another one, as in a
 // namespace that was made without a /proc of its own, the same number there is another process.
-func statOf(pid int) (state string, start uint64, known bool) {
+func statOf(pid int) (s Stat, known bool) {
 	if here, err := os.Readlink("/proc/self"); err != nil || here != strconv.Itoa(os.Getpid()) {
-		return "", 0, false
+		return s, false
 	}
-	return stat(strconv.Itoa(pid))
+	return ReadStat(pid)
 }
 
-// stat returns the state of a process and when it was started, if that can be read.
-func stat(pid string) (state string, start uint64, known bool) {
+// Stat is what /proc says of a process.
+type Stat struct {
+	State  string // "R", "S", "Z" …
+	Parent int
+	Start  uint64 // when it was started, in ticks of 10 ms since the machine was
+}
+
+// ReadStat returns what /proc says of a process, if that can be read.
+func ReadStat(pid int) (Stat, bool) { return stat(strconv.Itoa(pid)) }
+
+func stat(pid string) (s Stat, known bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
 	if err != nil {
-		return "", 0, false
+		return s, false
 	}
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) <= startField {
-		return "", 0, false
+		return s, false
 	}
-	start, err = strconv.ParseUint(fields[startField], 10, 64)
-	return fields[0], start, err == nil
+	s.State = fields[0]
+	if s.Parent, err = strconv.Atoi(fields[1]); err == nil {
+		s.Start, err = strconv.ParseUint(fields[startField], 10, 64)
+	}
+	return s, err == nil
 }

@@ -44,7 +44,8 @@ func TestProcess(t *testing.T) {
 	require.NoError(t, child.Start())
 	p := self
 	p.Pid = child.Process.Pid
-	_, p.Start, _ = stat(strconv.Itoa(p.Pid))
+	s, _ := ReadStat(p.Pid)
+	p.Start = s.Start
 	require.False(t, Gone(self, p))
 	other := p
 	other.Start--

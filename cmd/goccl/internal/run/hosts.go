@@ -185,13 +185,13 @@ func newLane(conn net.Conn) *lane {
 
 // reach keeps a connection with the launcher of host 0.
 func (h *hosts) reach() {
-	begun, said := time.Now(), false
+	said := false
 	for h.ctx.Err() == nil && !h.left(0) {
 		l, err := h.dial()
 		if err == nil {
 			said = true
 			h.talk(0, l)
-		} else if !said && time.Since(begun) > quietSpan {
+		} else if !said && time.Since(h.begun) > quietSpan {
 			said = true
 			h.printed(fmt.Sprintf("goccl run: the launcher of host 0 does not answer at %s (%v): a rank that fails does not "+
 				"end those of other hosts\n", h.address, err))
@@ -295,11 +295,10 @@ func (h *hosts) know(f *failure) bool {
 	return true
 }
 
-// send sends a letter to all launchers but one, and reports whether there were any.
-func (h *hosts) send(but int, m letter) bool {
+// send sends a letter to all launchers but one.
+func (h *hosts) send(but int, m letter) {
 	var sending sync.WaitGroup
 	h.mu.Lock()
-	any := len(h.conns) > 0
 	for host, l := range h.conns {
 		if host != but {
 			sending.Go(func() { l.send(m) })
@@ -307,7 +306,6 @@ func (h *hosts) send(but int, m letter) bool {
 	}
 	h.mu.Unlock()
 	sending.Wait()
-	return any
 }
 
 // missing waits for a launcher whose connection has broken, which is the end of the job if it does
@@ -380,18 +378,13 @@ func (h *hosts) stay(signals <-chan os.Signal) *failure {
 // done reports whether this launcher may leave. over means that those that have not come yet are
 // not waited for. The caller holds mu.
 func (h *hosts) done(over bool) bool {
-	others := []int{0}
+	first, last := 0, 0 // the launchers that this one is connected with
 	if h.self == 0 {
-		others = others[:0]
-		for host := 1; host < h.size; host++ {
-			others = append(others, host)
-		}
+		first, last = 1, h.size-1
 	}
-	for _, host := range others {
-		switch {
-		case h.gone[host], !h.met[host] && over:
-		case h.met[host] && (h.first != nil || h.self != 0): // it has been told
-		default:
+	for host := first; host <= last; host++ {
+		told := h.met[host] && (h.first != nil || h.self != 0)
+		if !h.gone[host] && !told && (h.met[host] || !over) {
 			return false
 		}
 	}

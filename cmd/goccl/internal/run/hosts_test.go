@@ -105,15 +105,16 @@ func TestHostsRecover(t *testing.T) {
 // TestHostComesLate has a host come when another one has failed already.
 func TestHostComesLate(t *testing.T) {
 	for late := range 2 {
-		port := twoPorts(t)
+		port, failed := twoPorts(t), filepath.Join(t.TempDir(), "failed")
 		errs := make([]error, 2)
 		var group sync.WaitGroup
 		for _, host := range []int{1 - late, late} {
 			l := &launch{ranks: 1, hosts: 2, host: host, address: "localhost", port: port, grace: time.Second,
-				command: []string{"sh", "-c", fmt.Sprintf("test $RANK = %d || exit 9; sleep 1000", late)},
+				command: []string{"sh", "-c", fmt.Sprintf("test $RANK = %d || { echo > %s; exit 9; }; sleep 1000", late, failed)},
 				err:     os.Stderr}
 			group.Go(func() { errs[host] = withStatus(l.start()) })
-			time.Sleep(500 * time.Millisecond)
+			require.Eventually(t, func() bool { _, err := os.Stat(failed); return err == nil },
+				10*time.Second, time.Millisecond)
 		}
 		group.Wait()
 		for host, err := range errs {
@@ -169,15 +170,24 @@ func TestHostsSecret(t *testing.T) {
 	require.ErrorContains(t, err, "GOCCL_SECRET_FILE")
 }
 
+// twoLaunchers returns those of two hosts, which are meeting.
+func twoLaunchers(t *testing.T) (hub, other *hosts) {
+	t.Helper()
+	port := twoPorts(t)
+	both := make([]*hosts, 2)
+	for host := range both {
+		h, err := meetHosts(host, 2, "localhost", port, nil)
+		require.NoError(t, err)
+		t.Cleanup(h.close)
+		both[host] = h
+	}
+	return both[0], both[1]
+}
+
 // TestHostIsLost breaks the connection of a launcher: it comes again. Then it goes without a word:
 // the job is over.
 func TestHostIsLost(t *testing.T) {
-	port := twoPorts(t)
-	hub, err := meetHosts(0, 2, "localhost", port, nil)
-	require.NoError(t, err)
-	defer hub.close()
-	other, err := meetHosts(1, 2, "localhost", port, nil)
-	require.NoError(t, err)
+	hub, other := twoLaunchers(t)
 	there := func() *lane {
 		hub.mu.Lock()
 		defer hub.mu.Unlock()
@@ -199,13 +209,7 @@ func TestHostIsLost(t *testing.T) {
 // TestHostsSignal has the launcher of host 0 get SIGTERM when its ranks have ended and it waits for
 // the others.
 func TestHostsSignal(t *testing.T) {
-	port := twoPorts(t)
-	hub, err := meetHosts(0, 2, "localhost", port, nil)
-	require.NoError(t, err)
-	defer hub.close()
-	other, err := meetHosts(1, 2, "localhost", port, nil)
-	require.NoError(t, err)
-	defer other.close()
+	hub, other := twoLaunchers(t)
 	l := &launch{ranks: 1, hosts: 2, grace: time.Second, command: []string{"true"}}
 	signals, done := make(chan os.Signal), make(chan error)
 	go func() { done <- l.all(signals, hub) }()

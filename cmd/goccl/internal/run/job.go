@@ -67,18 +67,17 @@ func notStarted(err error) int {
 // job is the ranks of this host while they run.
 type job struct {
 	*launch
-	begun     time.Time
-	ranks     []*exec.Cmd
-	prints    sync.WaitGroup
-	ends      chan ended
-	deadline  <-chan time.Time // for those that are to end
-	stopped   bool             // by a signal
-	others    *hosts           // nil for none
-	elsewhere bool             // result is that of another host
-	replaced  int
-	well      int   // ranks that have ended with status 0
-	result    error // of the rank that failed first
-	lost      error // of a rank without which the others go on
+	begun    time.Time
+	ranks    []*exec.Cmd
+	prints   sync.WaitGroup
+	ends     chan ended
+	deadline <-chan time.Time // for those that are to end
+	stopped  bool             // by a signal
+	others   *hosts           // nil for none
+	replaced int
+	well     int   // ranks that have ended with status 0
+	result   error // of the rank that failed first
+	lost     error // of a rank without which the others go on
 }
 
 // all starts the ranks and waits for them. If one fails (unless the others go on without it), or a
@@ -120,7 +119,7 @@ func (l *launch) all(signals <-chan os.Signal, others *hosts) error {
 	}
 	if others != nil {
 		if j.result == nil {
-			others.tell(nil)
+			j.tell()
 		}
 		if f := others.stay(signals); f != nil {
 			j.endedElsewhere(*f)
@@ -133,7 +132,7 @@ func (l *launch) all(signals <-chan os.Signal, others *hosts) error {
 	return j.result
 }
 
-// tell says to the other hosts that this one has failed.
+// tell says to the other hosts how the ranks of this one have ended.
 func (j *job) tell() {
 	if j.others != nil {
 		j.others.tell(withStatus(j.result))

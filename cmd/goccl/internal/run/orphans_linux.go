@@ -1,14 +1,14 @@
 package run
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/goccl/goccl/ccl/topo/probe"
 )
 
 // reaper takes the exit status of processes that have lost their parents, where this process gets
@@ -68,19 +68,11 @@ func (r *reaper) reap() {
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err == nil && !r.ranks[pid] && isZombie(pid, os.Getpid()) {
+		if err != nil || r.ranks[pid] {
+			continue
+		}
+		if s, ok := probe.ReadStat(pid); ok && s.State == "Z" && s.Parent == os.Getpid() {
 			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}
-}
-
-// isZombie reports whether a process is a child of parent, and has ended.
-func isZombie(pid, parent int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	// The name of the program, in parentheses, may contain anything.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	return len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == strconv.Itoa(parent)
 }
