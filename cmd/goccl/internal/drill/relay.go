@@ -16,7 +16,7 @@ import (
 
 // leastFlipped is the length of pieces in which a byte is changed: credit alone is shorter, and may
 // be repeated by later credit before anybody misses it.
-const leastFlipped = 48
+const leastFlipped = 49
 
 // relay is a process between the ranks of a drill and one host's, and breaks what
 // passes. It hears lines and answers each with one:
@@ -111,16 +111,19 @@ func (r *relay) pump(from, to *net.TCPConn) {
 	for {
 		n, err := from.Read(piece)
 		r.mu.Lock()
-		if r.asked && n >= leastFlipped {
+		flipped := r.asked && n >= leastFlipped
+		if flipped {
 			r.asked = false
 			piece[n/2] ^= 0x10
-			r.flip <- n
 		}
 		r.mu.Unlock()
 		if n > 0 {
 			if _, failed := to.Write(piece[:n]); err == nil {
 				err = failed
 			}
+		}
+		if flipped { // it is there before anybody is told to stop
+			r.flip <- n
 		}
 		if err != nil {
 			to.CloseWrite()
