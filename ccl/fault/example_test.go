@@ -15,6 +15,6 @@ func ExampleError() {
 	var failure *fault.Error
 	fmt.Println(errors.Is(err, fault.PeerLost), errors.As(err, &failure), failure.Culprits())
 	// Output:
-	// goccl: group job, rank 0 of 4: barrier, seq 7: peer lost (rank 3): killed
+	// goccl: group job, rank 0 of 4: barrier, seq 7: peer lost (rank 3): killed [goccl E4]
 	// true true [3]
 }

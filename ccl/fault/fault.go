@@ -149,11 +149,19 @@ func (e *Error) Error() string {
 		b.WriteString(": " + e.Text)
 	}
 	if e.Cause != nil {
-		// Print the class once.
-		b.WriteString(": " + strings.TrimPrefix(e.Cause.Error(), name+e.Code.Error()+": "))
+		// Print the class once, and its code.
+		cause := strings.TrimPrefix(e.Cause.Error(), name+e.Code.Error()+": ")
+		b.WriteString(": " + strings.TrimSuffix(cause, e.Code.mark()))
+	}
+	if e.Group != "" {
+		b.WriteString(e.Code.mark())
 	}
 	return b.String()
 }
+
+// mark is what the text of an error of a group ends with: the page of that name in docs/errors says
+// what it may be, and what to do.
+func (c Code) mark() string { return fmt.Sprintf(" [goccl E%d]", int(c)) }
 
 // name is what the texts of errors begin with.
 const name = "goccl: "
