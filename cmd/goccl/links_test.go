@@ -80,7 +80,9 @@ func TestLevelsPage(t *testing.T) {
 // docs/README.md lists all pages of docs.
 func TestLinks(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"../../*.md", docs + "/*.md", "../../ccl/*/*.md", "../../*/README.md"} {
+	for _, pattern := range []string{
+		"../../*.md", docs + "/*.md", docs + "/*/*.md", "../../ccl/*/*.md", "../../*/README.md",
+	} {
 		some, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		pages = append(pages, some...)

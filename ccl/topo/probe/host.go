@@ -32,8 +32,9 @@ func Host() []topo.Finding {
 // features are the instruction sets by which kernels are chosen.
 var features = []string{"avx2", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "asimd", "sve"}
 
-func processor() topo.Finding {
-	model, flags := "", map[string]bool{}
+// Processor returns the name of the processor, "" if it is not known, and what it can.
+func Processor() (model string, flags map[string]bool) {
+	flags = map[string]bool{}
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for _, line := range strings.Split(string(text), "\n") {
 		name, value, _ := strings.Cut(line, ":")
@@ -46,6 +47,11 @@ func processor() topo.Finding {
 			}
 		}
 	}
+	return model, flags
+}
+
+func processor() topo.Finding {
+	model, flags := Processor()
 	var have []string
 	for _, f := range features {
 		if flags[f] {

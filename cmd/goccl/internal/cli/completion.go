@@ -50,13 +50,19 @@ func Completion() *cobra.Command {
 
 // Man returns the command that writes manual pages.
 func Man() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: "man FOLDER", Short: "write manual pages into a folder, as share/man/man1", Args: Arguments(1, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
-			}
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "goccl " + ccl.Version}, args[0])
-		},
 	}
+	markdown := c.Flags().Bool("markdown", false, "in Markdown, for a site")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := os.MkdirAll(args[0], 0o755); err != nil {
+			return err
+		}
+		if *markdown {
+			c.Root().DisableAutoGenTag = true
+			return doc.GenMarkdownTree(c.Root(), args[0])
+		}
+		return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "goccl " + ccl.Version}, args[0])
+	}
+	return c
 }

@@ -145,7 +145,8 @@ func ParseSizes(text string) (all Sizes, err error) {
 	return all, nil
 }
 
-// Each returns the sizes; in a range, each is factor times the one before.
+// Each returns the sizes; in a range, each is factor times the one before, but the last, which is
+// the end of the range.
 func (s Sizes) Each(factor int) (all []int64) {
 	for _, r := range s {
 		size := r.low
@@ -153,6 +154,9 @@ func (s Sizes) Each(factor int) (all []int64) {
 			all = append(all, size)
 		}
 		all = append(all, size)
+		if size < r.high {
+			all = append(all, r.high)
+		}
 	}
 	return all
 }

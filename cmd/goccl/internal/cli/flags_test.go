@@ -12,10 +12,10 @@ func TestSizes(t *testing.T) {
 		"0":         {0},
 		"1K,64,1KB": {1024, 64, 1000},
 		"8..128":    {8, 32, 128},
-		"8..100":    {8, 32},
-		"0..64":     {0},
+		"8..100":    {8, 32, 100},
+		"0..64":     {0, 64},
 		"4T..16T":   {4 << 40, 16 << 40},
-		"1,8..40":   {1, 8, 32},
+		"1,8..40":   {1, 8, 32, 40},
 	} {
 		sizes, err := ParseSizes(text)
 		require.NoError(t, err, text)
@@ -25,7 +25,7 @@ func TestSizes(t *testing.T) {
 	require.NoError(t, err)
 	least, most := sizes.Ends()
 	require.Equal(t, []int64{8, 100}, []int64{least, most})
-	require.Equal(t, []int64{64, 8}, sizes.Each(1<<62), "no size is beyond all limits")
+	require.Equal(t, []int64{64, 100, 8}, sizes.Each(1<<62), "no size is beyond all limits")
 	for _, text := range []string{"", "x", "8..", "2..1", "1..x", "1,,2"} {
 		_, err := ParseSizes(text)
 		require.Error(t, err, text)

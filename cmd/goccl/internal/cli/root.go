@@ -94,7 +94,11 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 func Execute(root *cobra.Command, args []string, out io.Writer) error {
 	root.SetArgs(args)
 	root.SetOut(out)
-	return root.Execute()
+	c, err := root.ExecuteC()
+	if err != nil && c.ValidateFlagGroups() != nil { // flags that exclude each other
+		return Misuse{err}
+	}
+	return err
 }
 
 // Group returns a command that only has others, and prints its help without one.

@@ -2,11 +2,14 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -28,7 +31,8 @@ func Command() *cobra.Command {
 		Short: "what this machine offers and what is missing, or how fast the paths between hosts are",
 	}
 	f := c.Flags()
-	python := f.String("python", "python3", "the `PYTHON` whose torch and goccl are looked at")
+	python := f.String("python", "", "the `PYTHON` whose torch and goccl are looked at (the one that goccl was "+
+		"installed with, else python3)")
 	paths := f.Bool("paths", false, "measure the paths between hosts, started once on each of them as rank by a launcher, "+
 		"as goccl run -n 1 --hosts 2 --host 0 --address A --port P -- goccl doctor --paths")
 	asJSON := cli.JSON(f, "one document")
@@ -37,13 +41,24 @@ func Command() *cobra.Command {
 		if *paths {
 			return measureHosts(*asJSON, out)
 		}
-		findings := examine(*python)
+		findings := examine(cmp.Or(*python, pythonBeside()))
 		if *asJSON {
 			return cli.PrintJSON(out, findings)
 		}
 		return printFindings(findings, out)
 	}
 	return c
+}
+
+// pythonBeside returns the interpreter in the folder of this program, where pip puts scripts.
+func pythonBeside() string {
+	if own, err := os.Executable(); err == nil {
+		python := filepath.Join(filepath.Dir(own), "python3")
+		if _, err := os.Stat(python); err == nil {
+			return python
+		}
+	}
+	return "python3"
 }
 
 func examine(python string) []topo.Finding {
@@ -102,7 +117,7 @@ try:
     import goccl
     found["goccl"] = goccl.__version__
     from goccl import _build
-    found["built_for"] = _build.torch
+    found["built_for"] = ", ".join(_build.torch.values())
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 print(json.dumps(found))

@@ -76,8 +76,8 @@ func (b *Buffers) alloc(in, out int64) (err error) {
 		b.in, b.out = make([]byte, in), make([]byte, out)
 		return nil
 	}
-	if b.in, err = b.spec.node.Alloc(int(max(in, 1))); err == nil {
-		b.out, err = b.spec.node.Alloc(int(max(out, 1)))
+	if b.in, err = b.Comm.Node().Alloc(int(max(in, 1))); err == nil {
+		b.out, err = b.Comm.Node().Alloc(int(max(out, 1)))
 	}
 	return err
 }
@@ -85,8 +85,8 @@ func (b *Buffers) alloc(in, out int64) (err error) {
 // Free gives registered buffers back.
 func (b *Buffers) Free() {
 	if b.spec.Registered {
-		b.spec.node.Free(b.in)
-		b.spec.node.Free(b.out)
+		b.Comm.Node().Free(b.in)
+		b.Comm.Node().Free(b.out)
 	}
 }
 

@@ -31,25 +31,38 @@ func Play(args []string, part func(node *ccl.Node, spec *Spec, opts ccl.GroupOpt
 		return err
 	}
 	defer node.Close()
-	spec.node = node
 	return part(node, &spec, opts.GroupOptions)
 }
 
-// Measure is the part of a rank that times a collective. Rank 0 prints the rows.
-func Measure(node *ccl.Node, spec *Spec, opts ccl.GroupOptions) error {
+// Bench is the part of a rank of goccl bench. Rank 0 prints the rows.
+func Bench(node *ccl.Node, spec *Spec, opts ccl.GroupOptions) error {
 	comms, err := Join(node, spec, opts)
 	if err != nil {
 		return err
 	}
-	comm := comms[0] // node.Close closes it
+	return Measure(comms[0], spec, func(row Row) { // node.Close closes the Communicator
+		text, _ := json.Marshal(row)
+		fmt.Printf("%s\n", text)
+	})
+}
+
+// Measure times a collective. All ranks call it; rank 0 has the rows reported.
+func Measure(comm *ccl.Communicator, spec *Spec, report func(Row)) error {
 	for _, size := range spec.Sizes {
-		row, err := measure(comm, spec, size)
-		if err != nil {
-			return err
+		places := []bool{spec.InPlace}
+		if spec.BothPlaces {
+			places = []bool{false, true}
 		}
-		if spec.Rank == 0 {
-			text, _ := json.Marshal(row)
-			fmt.Printf("%s\n", text)
+		for _, inPlace := range places {
+			here := *spec
+			here.InPlace = inPlace
+			row, err := measure(comm, &here, size)
+			if err != nil {
+				return err
+			}
+			if spec.Rank == 0 {
+				report(*row)
+			}
 		}
 	}
 	return ccl.Barrier(context.Background(), comm)
@@ -156,10 +169,15 @@ func measure(comm *ccl.Communicator, spec *Spec, size int64) (*Row, error) {
 			return nil, err
 		}
 	}
-	if spec.Coll == dtype.Send {
+	p99, err := b.latest(ctx, min(spec.Singles, max(10, 5*turns)))
+	if err != nil {
+		return nil, err
+	}
+	if spec.Coll == dtype.Send { // a ping and a pong
 		for i := range times {
-			times[i] /= 2 // a ping and a pong
+			times[i] /= 2
 		}
+		p99 /= 2
 	}
 	var blocks []float64
 	if spec.EachBlock {
@@ -176,7 +194,32 @@ func measure(comm *ccl.Communicator, spec *Spec, size int64) (*Row, error) {
 	bw := float64(b.Bytes) / math.Max(seconds, 1e-12) / 1e9
 	return &Row{
 		Bytes: b.Bytes, Count: b.Bytes / int64(spec.Type.Size()), Type: spec.Type.String(), Op: op,
-		Micros: seconds * 1e6, AlgBW: bw, BusBW: bw * spec.Coll.BusFactor(spec.Ranks),
-		Wrong: wrong, Blocks: blocks,
+		InPlace: spec.InPlace, Micros: seconds * 1e6, AlgBW: bw, BusBW: bw * spec.Coll.BusFactor(spec.Ranks),
+		Min: times[0] * 1e6, P99: p99 * 1e6, Wrong: wrong, Blocks: blocks, Calls: turns,
 	}, nil
+}
+
+// latest makes calls, each of which is timed, and returns the 99th percentile in seconds, of the
+// rank where it is longest. No barrier is between the calls: a rank that is behind makes the others
+// wait, as it does elsewhere. The shortest call says nothing: where calls overlap, a rank waits in
+// one of them for two.
+func (b *Buffers) latest(ctx context.Context, calls int) (float64, error) {
+	if calls == 0 {
+		return 0, nil
+	}
+	times := make([]float64, calls)
+	if err := ccl.Barrier(ctx, b.Comm); err != nil {
+		return 0, err
+	}
+	for i := range times {
+		start := time.Now()
+		if err := b.Run(ctx); err != nil {
+			return 0, err
+		}
+		times[i] = time.Since(start).Seconds()
+	}
+	slices.Sort(times)
+	p99 := []float64{times[(calls*99+99)/100-1]}
+	err := ccl.AllReduce(ctx, b.Comm, p99, p99, ccl.Max)
+	return p99[0], err
 }

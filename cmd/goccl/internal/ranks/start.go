@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
@@ -25,28 +24,33 @@ type Spec struct {
 	Op                dtype.Op
 	Sizes             []int64
 	InPlace           bool
+	BothPlaces        bool `json:",omitempty"` // each size is measured out of place, and then in place
 	Registered        bool `json:",omitempty"` // buffers are in registered memory
 	Warmup            int
 	Repeat            int           // blocks of calls; the median block counts
 	Block             time.Duration // target duration of a block
 	Options           string
 	EachBlock         bool     `json:",omitempty"` // rows contain the times of all blocks
+	Singles           int      `json:",omitempty"` // calls that are timed one by one, at most
 	Candidates        []string `json:",omitempty"` // the algorithms that goccl tune measure compares
-	node              *ccl.Node
 }
 
 // Row is a line of the result, with nccl-tests' columns.
 type Row struct {
-	Bytes  int64   `json:"size"`
-	Count  int64   `json:"count"`
-	Type   string  `json:"type"`
-	Op     string  `json:"redop"`
-	Micros float64 `json:"time_us"`
-	AlgBW  float64 `json:"algbw_gbs"`
-	BusBW  float64 `json:"busbw_gbs"`
-	Wrong  int64   `json:"wrong"`
+	Bytes   int64   `json:"size"`
+	Count   int64   `json:"count"`
+	Type    string  `json:"type"`
+	Op      string  `json:"redop"`
+	InPlace bool    `json:"in_place"`
+	Micros  float64 `json:"time_us"` // of a call, in the median block of calls
+	Min     float64 `json:"min_us"`  // in the fastest block
+	P99     float64 `json:"p99_us"`  // of calls that were timed one by one, for Singles
+	AlgBW   float64 `json:"algbw_gbs"`
+	BusBW   float64 `json:"busbw_gbs"`
+	Wrong   int64   `json:"wrong"`
 
 	Blocks []float64 `json:"blocks_us,omitempty"` // for EachBlock
+	Calls  int       `json:"block_calls"`         // of each block
 }
 
 // Process is the command of a tool that is one rank.
