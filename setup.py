@@ -1,33 +1,47 @@
-"""Builds the Python package: libgoccl.so and the command goccl with Go, the extension goccl._C against the installed torch.
+"""Builds the Python package: libgoccl.so and the command goccl with Go, the shim (goccl._C) against the installed torch.
 
     pip install --no-build-isolation .
 
-With GOCCL_PREBUILT=DIR nothing is built with Go: libgoccl.so and bin/goccl are taken from DIR, where
-`python setup.py build_go --to DIR` has put them (make gpu-bundle).
-
-The extension fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.15), and the package
+The shim fits one minor version of torch only, so the version of the package names it (0.1.0+torch2.15), and the package
 requires it. With build isolation pip would build against another torch than the one it then runs with.
+
+With GOCCL_PREBUILT=DIR nothing is built with Go: libgoccl.so and bin/goccl are taken from DIR, where
+`python setup.py build_go --to DIR` has put them (make gpu-bundle). Where DIR has shims too, nothing is built at all, and the
+package is for each torch that they are for (make wheels).
 """
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
-from setuptools import Command, setup
+from setuptools import Command, Extension, setup
+from setuptools.command.build_ext import build_ext
+from distutils.command.build_scripts import build_scripts  # setuptools brings it
 
 ROOT = Path(__file__).resolve().parent
 OLDEST_GO = (1, 26)
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)  # those that ci/torch.txt lists
 VERSION = (ROOT / "python/goccl/VERSION").read_text(encoding="ascii").strip()
+PAGES = "https://github.com/goccl/goccl"
 
 
 def stop(what: str, cure: str) -> None:
     sys.exit(f"\ngoccl cannot be built: {what}\n    {cure}\n")
 
+
+def from_file(path: Path):
+    """A module of the package without the package, which would import torch."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+compiler = from_file(ROOT / "python/goccl/_compile.py")
 
 PARTS = "libgoccl.so", "bin/goccl"  # what is built with Go
 PREBUILT = Path(os.environ["GOCCL_PREBUILT"]).resolve() if os.environ.get("GOCCL_PREBUILT") else None
@@ -45,22 +59,51 @@ def check_prebuilt() -> None:
 
 if PREBUILT:
     check_prebuilt()
-try:
-    import torch
-    from torch.utils.cpp_extension import BuildExtension, CppExtension
-except ImportError as e:
-    stop(
-        f"torch is not there ({e}). If it is installed, pip has hidden it (build isolation).",
-        "pip install torch setuptools && pip install --no-build-isolation .",
-    )
 
-TORCH_MINOR = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+
+def minor(torch: str) -> str:
+    return ".".join(torch.split("+")[0].split(".")[:2])
+
+
+def folder_of(torch: str) -> str:
+    """The folder in the package of the shim for a torch."""
+    return "torch" + minor(torch).replace(".", "_")
+
+
+def installed_torch() -> tuple[str, Path] | None:
+    """The version of the installed torch and its headers. It is not imported, which takes seconds."""
+    spec = importlib.util.find_spec("torch")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        version = Path(folder) / "version.py"
+        if version.is_file():
+            found = re.search(r"^__version__ = ['\"](.+)['\"]$", version.read_text(encoding="utf-8"), re.MULTILINE)
+            return found.group(1), Path(folder) / "include"
+    return None
+
+
 SUPPORTED = "torch {}.{} to {}.{}".format(*OLDEST_TORCH, *NEWEST_TORCH)
-if tuple(map(int, TORCH_MINOR.split("."))) < OLDEST_TORCH:
-    stop(f"it needs {SUPPORTED}; found {torch.__version__}.", "pip install --upgrade torch")
-if tuple(map(int, TORCH_MINOR.split("."))) > NEWEST_TORCH:
-    print(f"goccl {VERSION} was tested with {SUPPORTED}. torch {torch.__version__} is newer: "
-          "the build may work, and nobody has tried it.", file=sys.stderr, flush=True)
+
+
+def check_torch(version: str) -> None:
+    number = tuple(map(int, minor(version).split(".")))
+    if number < OLDEST_TORCH:
+        stop(f"it needs {SUPPORTED}; found {version}.", "pip install --upgrade torch")
+    if number > NEWEST_TORCH:
+        print(f"goccl {VERSION} was tested with {SUPPORTED}. torch {version} is newer: "
+              "the build may work, and nobody has tried it.", file=sys.stderr, flush=True)
+
+
+# The shims of GOCCL_PREBUILT: a line of its file TORCH for each release. Else the torch that is here, if it is; a source
+# distribution is for all.
+TORCH = installed_torch()
+if PREBUILT and (PREBUILT / "TORCH").is_file():
+    SHIMS = (PREBUILT / "TORCH").read_text(encoding="ascii").split()
+    TORCH = None
+elif TORCH and "sdist" not in sys.argv:
+    check_torch(TORCH[0])
+    SHIMS = [TORCH[0]]
+else:
+    SHIMS = []
 
 
 def go_command() -> str:
@@ -102,59 +145,62 @@ def build_go(folder: Path) -> None:
     go_build(go, "./cmd/goccl", folder / "bin/goccl", "-tags=nodrill", "-ldflags=-s -w", CGO_ENABLED="0")
 
 
-def take_prebuilt(folder: Path) -> None:
-    for part in PARTS:
-        (folder / part).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(PREBUILT / part, folder / part)
-
-
-def check_compiler() -> None:
-    compiler = os.environ.get("CXX", "g++").split()[0]
-    if shutil.which(compiler) is None:
-        stop(f"the C++ compiler {compiler} is missing.", "apt-get install g++")
-    headers = Path(sysconfig.get_paths()["include"])
-    if not (headers / "Python.h").is_file():
-        stop(f"the headers of Python are missing ({headers}/Python.h).", "apt-get install python3-dev")
-
-
-# torch has the C++ library of the system. Where a linker finds only the static one, or is told to take it, the extension
-# would have a second one, whose streams and locales are not those of torch, and crash.
-LINK = ["-l:libstdc++.so.6"]
-
-
-def without_paths(linker: list[str]) -> list[str]:
-    """The linker's command without the folders that Python was built to look into, as that of pyenv has them: the
-    extension finds all it needs in the process, and would look there for it first, also elsewhere."""
-    own = " ".join(str(sysconfig.get_config_var(name)) for name in ("LDSHARED", "LDCXXSHARED")).split()
-    return [word for word in linker if not (word.startswith("-Wl,-rpath") and word in own)]
-
-
-class Build(BuildExtension):
-    user_options = [*BuildExtension.user_options,
+class Build(build_ext):
+    user_options = [*build_ext.user_options,
                     ("flags=", None, "for compiler and linker, where -O2 -g0 will not do (make sanitize)")]
 
     def initialize_options(self) -> None:
         super().initialize_options()
         self.flags = None
 
+    def run(self) -> None:
+        if not SHIMS:
+            stop(
+                "torch is not there. If it is installed, pip has hidden it (build isolation).",
+                "pip install torch setuptools && pip install --no-build-isolation .",
+            )
+        super().run()
+
     def build_extensions(self) -> None:
-        check_compiler()
-        for linker in ("linker_so", "linker_so_cxx"):  # the second one came with setuptools 75
-            if hasattr(self.compiler, linker):
-                setattr(self.compiler, linker, without_paths(getattr(self.compiler, linker)))
-        for extension in self.extensions if self.flags else []:
-            extension.extra_compile_args = ["-fvisibility=hidden", *self.flags.split()]
-            extension.extra_link_args = [*LINK, *self.flags.split()]
+        for extension in self.extensions:
+            self.build_shim(Path(self.get_ext_fullpath(extension.name)))
         # The package's directory under build/, or python/goccl for an editable install.
-        package = Path(self.get_ext_fullpath("goccl._C")).resolve().parent
-        if PREBUILT:
-            take_prebuilt(package)
-        else:
-            build_go(package)
+        package = Path(self.get_ext_fullpath(self.extensions[0].name)).resolve().parent.parent
+        shutil.copy(go_parts() / "libgoccl.so", package)
+        releases = ", ".join(f'"{minor(release)}": "{release}"' for release in SHIMS)
         (package / "_build.py").write_text(
-            f'"""Written by setup.py."""\n\ngoccl = "{VERSION}"\ntorch = "{torch.__version__}"\n', encoding="ascii"
+            f'"""Written by setup.py."""\n\ngoccl = "{VERSION}"\ntorch = {{{releases}}}\n', encoding="ascii"
         )
-        super().build_extensions()
+
+    def build_shim(self, output: Path) -> None:
+        if TORCH is None:
+            (given,) = (PREBUILT / output.parent.name).glob("_C*.so")
+            output.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(given, output.parent)
+            return
+        try:
+            compiler.shim(TORCH[0], TORCH[1], ROOT / "python/csrc", ROOT / "cabi/exports", output,
+                         Path(self.build_temp).resolve() / "shim",
+                         flags=["-fvisibility=hidden", *self.flags.split()] if self.flags else compiler.FLAGS)
+        except compiler.Failed as e:
+            stop(str(e), "It needs a C++ compiler (apt-get install g++) and Python's headers (python3-dev).")
+
+
+class Scripts(build_scripts):
+    """The command goccl is a program of its own: it starts no Python."""
+
+    def run(self) -> None:
+        Path(self.build_dir).mkdir(parents=True, exist_ok=True)
+        shutil.copy(go_parts() / "bin/goccl", self.build_dir)
+
+
+def go_parts() -> Path:
+    """The folder with what is built with Go, built now if it was not given."""
+    global PREBUILT
+    if PREBUILT is None:
+        build_go(ROOT / BUILD / "go")
+        PREBUILT = ROOT / BUILD / "go"
+    return PREBUILT
 
 
 class BuildGo(Command):
@@ -174,28 +220,30 @@ class BuildGo(Command):
         (folder / "VERSION").write_text(VERSION + "\n", encoding="ascii")
 
 
+def readme() -> str:
+    """README.md, with links that lead somewhere from the page of a package index too."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!?)\[([^]]*)\]\((?!https?:|#)([^)]+)\)",
+                  lambda m: f"{m[1]}[{m[2]}]({PAGES}/{'raw' if m[1] else 'blob'}/main/{m[3]})", text)
+
+
 # Objects, egg-info and the like belong under build/, and apart for each torch: they have the same names with all
 # of them.
-BUILD = "build/torch-" + torch.__version__.split("+")[0]
+BUILD = "build/torch-" + ("all" if TORCH is None else TORCH[0].split("+")[0])
 (ROOT / BUILD).mkdir(parents=True, exist_ok=True)
 
 setup(
-    version=f"{VERSION}+torch{TORCH_MINOR}",
-    install_requires=[f"torch=={TORCH_MINOR}.*"],
-    package_dir={"": "python"},
-    packages=["goccl"],
-    package_data={"goccl": ["VERSION", "py.typed", "*.pyi"]},
-    ext_modules=[
-        CppExtension(
-            "goccl._C",
-            sorted(str(p.relative_to(ROOT)) for p in (ROOT / "python/csrc").glob("*.cpp")),
-            include_dirs=[str(ROOT / "cabi/exports")],
-            depends=sorted(str(p.relative_to(ROOT)) for p in (ROOT / "python/csrc").glob("*.h")),
-            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
-            extra_link_args=LINK,
-        )
-    ],
-    cmdclass={"build_ext": Build, "build_go": BuildGo},
+    version=VERSION if TORCH is None or not SHIMS else f"{VERSION}+torch{minor(TORCH[0])}",
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+    install_requires=["torch>={}.{}".format(*OLDEST_TORCH) if TORCH is None else f"torch=={minor(TORCH[0])}.*"],
+    package_dir={"": "python", "goccl.csrc": "python/csrc", "goccl.exports": "cabi/exports"},
+    packages=["goccl", "goccl.csrc", "goccl.exports"],
+    package_data={"goccl": ["VERSION", "py.typed", "*.pyi"], "goccl.csrc": ["*.cpp", "*.h"], "goccl.exports": ["goccl.h"]},
+    include_package_data=False,  # MANIFEST.in is for the source distribution
+    ext_modules=[Extension(f"goccl.{folder_of(each)}._C", []) for each in SHIMS or ["0.0"]],
+    scripts=["bin/goccl"],
+    cmdclass={"build_ext": Build, "build_scripts": Scripts, "build_go": BuildGo},
     options={"build": {"build_base": BUILD}, "egg_info": {"egg_base": BUILD}},
     zip_safe=False,
 )

@@ -32,7 +32,7 @@ func optionsFrom(environ []string) (Options, error) {
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		values[name] = strings.TrimSpace(value)
-		if strings.HasPrefix(name, "GOCCL_") {
+		if strings.HasPrefix(name, "GOCCL_") && name != "GOCCL_BUILD" { // that is for the import in Python
 			if strings.Contains(value, "\n") {
 				return Options{}, refused(name, value, fault.New(fault.Invalid, "a value has one line"))
 			}

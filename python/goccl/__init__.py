@@ -1,8 +1,8 @@
 """goccl: a process group backend for torch.distributed whose core is written in Go.
 
 Importing this module only registers the backend: it starts no thread, and loads no library until the first process
-group is made. (Where there are NVIDIA GPUs it sets ``CUDA_DEVICE_MAX_CONNECTIONS``, if nobody has.) Under another minor release of torch than the one it was built for, the import fails with instructions to
-build it again. ::
+group is made. (Where there are NVIDIA GPUs it sets ``CUDA_DEVICE_MAX_CONNECTIONS``, if nobody has.) Under a minor
+release of torch that it was not built for, the import fails with the command that builds it. ::
 
     import torch.distributed as dist
     import goccl
@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import torch
 import torch.distributed as dist
 
-from . import _queues
-from ._loader import check_build
+from . import _queues, _shim
 from ._version import __version__
 from .zoptions import Options
 
@@ -356,5 +355,6 @@ def _span(given: timedelta | float | None) -> timedelta | None:
     return timedelta(seconds=given) if isinstance(given, (int, float)) else given
 
 
-check_build()
+if (_folder := _shim.folder()) is not None:
+    __path__.append(str(_folder))  # goccl._C is there
 register()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import sys
 import threading
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import unquote, urlsplit
 
 import torch
 import torch.distributed as dist
 
-from . import _room
+from . import _room, _shim
+from ._shim import rebuild_command
 from ._version import __version__
 
 _HERE = Path(__file__).resolve().parent
@@ -46,45 +44,8 @@ def core() -> ModuleType:
         return _core
 
 
-def minor(version: str) -> str:
-    """ "2.13" for "2.13.0+cu130"."""
-    return ".".join(version.split("+")[0].split(".")[:2])
-
-
-def rebuild_command() -> str:
-    """Returns the command that builds and installs goccl for the installed torch."""
-    source = "goccl"
-    try:
-        origin = metadata.distribution("goccl").read_text("direct_url.json")
-        url = urlsplit(json.loads(origin or "{}").get("url", ""))
-        if url.scheme == "file" and Path(unquote(url.path)).is_dir():
-            source = unquote(url.path)
-    except metadata.PackageNotFoundError:
-        source = "<the directory of goccl's setup.py>"
-    return f"{sys.executable} -m pip install --no-build-isolation --force-reinstall --no-deps {source}"
-
-
-def check_build() -> str | None:
-    """Returns the torch release that goccl was built for, None if goccl was not built.
-
-    Raises:
-        ImportError: if the installed torch is of another minor release; the message has the command to rebuild goccl.
-    """
-    try:
-        built = str(import_module("goccl._build").torch)
-    except ImportError:
-        return None
-    if minor(built) != minor(torch.__version__):
-        raise ImportError(
-            f"goccl {__version__} was built for torch {minor(built)} ({built}), but torch {torch.__version__} is "
-            f"installed, and their C++ interfaces differ. Build it again: {rebuild_command()}"
-        )
-    return built
-
-
 def _load() -> ModuleType:
-    built = check_build()
-    if built is None:
+    if _shim.folder() is None:
         raise ImportError(f"goccl {__version__} in {_HERE} was not built. Build it: {rebuild_command()}")
     library = _HERE / "libgoccl.so"
     if not library.is_file():
@@ -92,13 +53,13 @@ def _load() -> ModuleType:
     try:
         extension = import_module("goccl._C")
     except ImportError as e:
-        raise _not_loaded(built, e) from e
+        raise _not_loaded(e) from e
     if lack := _room.lack(_room.TO_LOAD):
         raise ImportError(f"goccl {__version__}: {library} cannot be loaded: {lack}")
     try:
         found = extension.load(str(library))
     except RuntimeError as e:
-        raise _not_loaded(built, e) from e
+        raise _not_loaded(e) from e
     if found != __version__:
         raise ImportError(
             f"goccl {__version__}: {library} is of version {found}. Install it again: {rebuild_command()}"
@@ -106,7 +67,8 @@ def _load() -> ModuleType:
     return extension
 
 
-def _not_loaded(built: str, why: Exception) -> ImportError:
+def _not_loaded(why: Exception) -> ImportError:
+    built = ", ".join(_shim.built().values())
     return ImportError(
         f"goccl {__version__} (built for torch {built}) cannot be loaded with torch {torch.__version__}: {why}. "
         f"Build it again: {rebuild_command()}"

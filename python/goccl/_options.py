@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._C import Options as GroupOptions
 
 PREFIX = "GOCCL_"
-
+_BUILD = PREFIX + "BUILD"  # of _shim.py, no setting
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -72,7 +72,8 @@ _NCCL = {"IB_HCA": "NCCL_IB_HCA", "IB_GID_INDEX": "NCCL_IB_GID_INDEX"}
 
 def lines(options: Settings | None, environ: Mapping[str, str] = os.environ) -> str:
     """Returns every GOCCL_* variable, then the settings of options, as NAME=value lines; a later line wins."""
-    settings = [(name, environ[name]) for name in sorted(environ) if name.startswith(PREFIX)]
+    settings = [(name, environ[name]) for name in sorted(environ)
+                if name.startswith(PREFIX) and name != _BUILD]
     if not environ.get(PREFIX + "SOCKET_IFNAME"):  # the core knows the form that these have there
         theirs = next((name for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if environ.get(name, "").strip()), None)
         if theirs:

@@ -61,18 +61,23 @@ def test_others_are_refused_and_the_supported_ones_named(torch):
 
 
 def set_up_with(torch, folder):
-    """Runs setup.py in a tree with nothing else, under a torch that reports this version."""
+    """Runs setup.py in a tree with nothing else, beside a torch of this version, or beside none."""
     (folder / "python/goccl").mkdir(parents=True)
-    shutil.copy(ROOT / "setup.py", folder)
-    shutil.copy(ROOT / "python/goccl/VERSION", folder / "python/goccl")
-    (folder / "stub/torch/utils").mkdir(parents=True)
-    (folder / "stub/torch/__init__.py").write_text(f"__version__ = {torch!r}\n")
-    (folder / "stub/torch/utils/__init__.py").touch()
-    (folder / "stub/torch/utils/cpp_extension.py").write_text(
-        "from setuptools import Extension as CppExtension\n"
-        "from setuptools.command.build_ext import build_ext as BuildExtension\n")
+    for name in ("setup.py", "README.md", "python/goccl/VERSION", "python/goccl/_compile.py"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "stub/torch").mkdir(parents=True)
+    if torch:
+        (folder / "stub/torch/__init__.py").write_text("raise ImportError('nobody has to import it')\n")
+        (folder / "stub/torch/version.py").write_text(f"__version__ = {torch!r}\n")
+    else:  # nothing that is torch, and before that which is
+        (folder / "stub/torch/__init__.py").touch()
     return subprocess.run([sys.executable, "setup.py", "--version"], cwd=folder, text=True, capture_output=True,
                           timeout=60, env={**os.environ, "PYTHONPATH": str(folder / "stub")})
+
+
+def test_a_source_distribution_is_for_each_torch(tmp_path):
+    done = set_up_with(None, tmp_path)
+    assert done.returncode == 0 and "+" not in done.stdout.strip().splitlines()[-1], done.stdout + done.stderr
 
 
 def test_an_older_torch_is_refused(tmp_path):
@@ -121,10 +126,10 @@ def test_the_table_keeps_rows_that_were_not_run(monkeypatch):
         versions.merged(torch, "nothing", [first])
 
 
-def test_the_tables_of_the_readme_are_apart(monkeypatch):
+def test_the_tables_of_the_page_are_apart(monkeypatch):
     """Each is written between its own lines, and leaves the other's rows alone."""
     versions = script("versions", monkeypatch)
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "docs/versions.md").read_text()
     row = ("3.11", "yes", "8", "0", "0", "50")
     for kind, version in ((versions.Kind("torch"), "2.15.7"), (versions.Kind("python"), "3.11")):
         again = versions.merged(kind, readme, [(version, *row[1:])])

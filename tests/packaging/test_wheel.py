@@ -10,6 +10,7 @@ import zipfile
 
 import pytest
 import torch
+from conftest import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -47,31 +48,66 @@ def test_describes_itself(contents):
     assert head["Requires-Python"] == ">=3.10"
 
 
+def shim_folder(release):
+    return "torch" + "_".join(release.split(".")[:2])
+
+
 def test_holds_everything_that_runs_and_nothing_else(contents):
     names = contents.namelist()
-    suffix = re.escape(sysconfig.get_config_var("EXT_SUFFIX"))
-    needed = ("__init__\\.py", "py\\.typed", "_C\\.pyi", "libgoccl\\.so", "_C" + suffix, "bin/goccl")
-    for pattern in needed:
-        assert any(re.fullmatch("goccl/" + pattern, name) for name in names), f"no goccl/{pattern} in {names}"
-    stray = [name for name in names if re.search(r"\.(go|cc|cpp|h|o|log)$|(^|/)(tests?|build|csrc)/", name)]
+    shim = f"goccl/{shim_folder(torch.__version__)}/_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    for name in ("goccl/__init__.py", "goccl/py.typed", "goccl/_C.pyi", "goccl/libgoccl.so", shim):
+        assert name in names
+    # What GOCCL_BUILD=1 compiles for another torch.
+    sources = {path.name for path in (ROOT / "python/csrc").glob("*.*")}
+    assert {name.rpartition("/")[2] for name in names if "/csrc/" in name} == sources
+    assert [name for name in names if "/exports/" in name] == ["goccl/exports/goccl.h"]
+    stray = [name for name in names if re.search(r"\.(go|cc|o|log)$|(^|/)(tests?|build)/", name)]
     assert not stray
-    libraries = [name for name in names if name.endswith(".so")]
-    assert len(libraries) == 2, libraries
+    libraries = {name for name in names if name.endswith(".so")}
+    assert libraries == {"goccl/libgoccl.so", shim}
+
+
+def test_page_of_the_index(contents):
+    head = metadata(contents, "METADATA")
+    assert head["License-Expression"] == "BSD-3-Clause" and len(head.get_all("Project-URL")) == 4
+    text = head.get_payload()
+    assert head["Description-Content-Type"] == "text/markdown" and "init_process_group" in text
+    relative = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not re.match("https?:|#", link)]
+    assert relative == []
 
 
 def test_command_line_is_the_go_program(contents):
-    assert contents.read("goccl/bin/goccl")[:4] == b"\x7fELF"
+    (command,) = [name for name in contents.namelist() if name.endswith("/scripts/goccl")]
+    assert contents.read(command)[:4] == b"\x7fELF"
+    assert not [name for name in contents.namelist() if name.endswith("entry_points.txt")
+                and b"console_scripts" in contents.read(name)]
 
 
 def test_command_line_is_installed_on_the_path(installed):
-    command = installed / "bin" / "goccl"
-    assert os.access(command, os.X_OK)
-    done = subprocess.run([command, "--help"], env={**os.environ, "PYTHONPATH": str(installed)}, timeout=60,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert "bench" in done.stdout, done.stdout
+    done = command(installed, "--help")
+    assert done.returncode == 0 and "bench" in done.stdout, done.stdout
+
+
+def test_command_line_starts_no_python(installed):
+    """Neither in front of it nor by it: an empty PATH, and less processor than an interpreter needs to start."""
+    before = os.times()
+    done = command(installed, "version", env={})
+    after = os.times()
+    assert done.returncode == 0 and re.match(r"\d+\.\d+\.\d+", done.stdout), done.stdout
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.05
+
+
+def test_command_line_of_the_module(installed):
+    done = subprocess.run([sys.executable, "-m", "goccl", "version"], env={**os.environ, "PYTHONPATH": str(installed)},
+                          timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.stdout == command(installed, "version").stdout
 
 
 def test_command_line_is_without_the_drill(installed):
-    done = subprocess.run([installed / "goccl/bin/goccl", "drill"], timeout=60, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
+    done = command(installed, "drill")
     assert done.returncode == 1 and "go run ./cmd/goccl drill" in done.stdout, done.stdout
+
+
+def command(installed, *arguments, **settings):
+    return subprocess.run([installed / "bin/goccl", *arguments], timeout=60, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, **settings)

@@ -3,6 +3,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import goccl
-from goccl import _loader
+from goccl import _loader, _shim
 from goccl._options import lines, timeout_of
 
 
@@ -153,17 +154,55 @@ class TestLoader:
     @pytest.mark.parametrize("version, minor", [("2.13.0", "2.13"), ("2.13.0+cu130", "2.13"),
                                                 ("2.15.0a0+git12", "2.15")])
     def test_minor(self, version, minor):
-        assert _loader.minor(version) == minor
+        assert _shim.minor(version) == minor
 
-    def test_another_torch_is_refused(self, monkeypatch):
+    def test_another_torch_is_refused(self, monkeypatch, tmp_path):
         import goccl._build
 
-        monkeypatch.setattr(goccl._build, "torch", "2.1.2+cpu")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(goccl._build, "torch", {"2.0": "2.0.1", "2.1": "2.1.2+cpu"})
         with pytest.raises(ImportError) as caught:
             _loader._load()
         text = str(caught.value)
-        assert "built for torch 2.1 (2.1.2+cpu)" in text and f"torch {torch.__version__} is installed" in text
-        assert "pip install --no-build-isolation --force-reinstall --no-deps" in text
+        assert "built for torch 2.0, 2.1, but" in text and f"torch {torch.__version__} is installed" in text
+        assert "pip install --no-build-isolation --force-reinstall --no-deps" in text and "GOCCL_BUILD=1" in text
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_shim_that_cannot_be_built(self, monkeypatch, tmp_path):
+        """GOCCL_BUILD=1 says what the compiler said, and leaves nothing that would be taken for a shim."""
+        import goccl._build
+
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setenv("GOCCL_BUILD", "1")
+        monkeypatch.setattr(goccl._build, "torch", {"2.1": "2.1.2+cpu"})
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        with pytest.raises(ImportError, match="no shim could be made.*no-such-compiler is missing"):
+            _shim.folder()
+        monkeypatch.setenv("CXX", "sh -c 'echo it is broken; exit 3'")
+        with pytest.raises(ImportError, match="ended with 3:\nit is broken"):
+            _shim.folder()
+        assert not list(tmp_path.rglob("*.so"))
+
+    def test_a_shim_of_the_cache(self, monkeypatch, tmp_path):
+        """Compiled once by one of the processes that come at the same time, and then found without GOCCL_BUILD."""
+        import goccl._build
+
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(goccl._build, "torch", {"2.1": "2.1.2+cpu"})
+        calls = []
+
+        def compile_shim(release, headers, sources, include, output, objects, quiet):
+            assert (sources / "bind.cpp").is_file() and (include / "goccl.h").is_file()
+            calls.append(release)
+            output.write_bytes(b"made")
+
+        monkeypatch.setattr(_shim._compile, "shim", compile_shim)
+        monkeypatch.setenv("GOCCL_BUILD", "1")
+        with ThreadPoolExecutor(4) as pool:
+            folders = set(pool.map(lambda _: _shim.folder(), range(4)))
+        assert calls == [torch.__version__] and len(folders) == 1
+        monkeypatch.delenv("GOCCL_BUILD")
+        assert {_shim.folder()} == folders
 
     def test_missing_library_is_named(self, monkeypatch, tmp_path):
         monkeypatch.setattr(_loader, "_HERE", tmp_path)
