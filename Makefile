@@ -165,7 +165,7 @@ cuda-windows: ## make test-cuda for calls over windows, in graphs, and with a dr
 		-group.full
 
 .PHONY: torch-versions
-torch-versions: ## make test with each torch of ci/torch.txt, for the table of the README (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
+torch-versions: ## make test with each torch of ci/torch.txt, for the table of docs/versions.md (VERSIONS="2.12 2.14"; KEEP=1 keeps the environments)
 	@. ci/env.sh; "$${PYTHON:-python3}" ci/versions.py torch $(VERSIONS)
 
 .PHONY: python-versions
@@ -193,6 +193,13 @@ test-large: setup ## Tensors of more than 2**31 elements on two ranks (14 GiB of
 bench: setup ## goccl beside Intel MPI, Open MPI, MPICH and Gloo in one run: ratios, CSV, picture (BENCH_ARGS: tests/bench/README.md)
 	@$(GO_ENV) tests/bench/install.sh
 	@$(GO_ENV) $$VENV/bin/python tests/bench/run.py $(or $(BENCH_ARGS),--bars)
+
+.PHONY: bench-readme
+bench-readme: setup ## The table and the picture of the README, measured anew on an idle machine (a quarter of an hour)
+	@$(GO_ENV) tests/bench/install.sh
+	@$(GO_ENV) $$VENV/bin/python tests/bench/run.py --ops all_reduce --torch-ops all_reduce --torch-ranks 2 --backends goccl,gloo \
+		--runs 7 --out build/bench/readme
+	@$(GO_ENV) $$VENV/bin/python tests/bench/readme.py build/bench/readme/runs.csv
 
 .PHONY: profile
 profile: ## The profile by which the compiler chooses what to inline in libgoccl.so, made again: after a change of the way of small calls
@@ -300,9 +307,21 @@ kernels-check: ## Compiles the code for devices, and compares it with what is in
 test-kernels: ## The kernels for devices, compiled for the processor, on 2**24 pairs of each type and operator (two minutes)
 	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -v -timeout=60m ./cuda/kernel -kernel.pairs=16777216
 
-.PHONY: wheel
-wheel: setup ## A wheel for this Python and this torch, in dist/
-	@$(GO_ENV) $$VENV/bin/python -m pip wheel --no-build-isolation --no-deps -w dist . | tail -n 3
+.PHONY: wheels
+wheels: ## A wheel with shims for all torch of ci/torch.txt, and the source distribution, in dist/ (PYTHON_VERSION="3.12 3.13"; WHEELS_ARGS="--machine aarch64")
+	@ci/wheels.sh $(WHEELS_ARGS)
+
+.PHONY: test-wheels
+test-wheels: setup ## The wheel in bare environments with each torch of ci/torch.txt (TORCHES="2.11.0 2.15.0"; KEEP=1; root)
+	@$(GO_ENV) $(PYTEST) --timeout=3600 -s tests/wheels/wheels.py
+
+.PHONY: docs
+docs: ## The site of docs/, in build/docs/site (DO=serve: shows it; DO=look: screenshots, and whether its search finds messages)
+	@ci/docs/build.sh $(DO)
+
+.PHONY: launchers
+launchers: setup ## docs/launch.md with goccl run, torchrun, and where they are installed Slurm and Open MPI (root, for slurmd)
+	@$(GO_ENV) $(PYTEST) tests/launchers/launchers.py
 
 .PHONY: gpu-bundle
 gpu-bundle: setup ## What ci/gpu.sh needs on a machine with a GPU and torch, but without Go and a network (docs/cuda.md)

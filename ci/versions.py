@@ -4,7 +4,7 @@ usage: versions.py torch [2.12 …]      the releases of ci/torch.txt, or these
        versions.py python [3.13 …]     the Pythons that this machine has of 3.10 to 3.14, or these
 
 They run one after the other, each in its own environment, which is removed afterwards unless KEEP=1 (5 GB each), and
-run the stages that make test has for them, or all with STAGES=all. Each result is written to the table in the README
+run the stages that make test has for them, or all with STAGES=all. Each result is written to the table in docs/versions.md
 as soon as it is known; versions that did not run keep their lines. Exit code 1 if any version failed.
 """
 import os
@@ -99,9 +99,9 @@ def test(kind, version):
 
 
 def merged(kind, readme, rows):
-    """Returns the README with these rows in its table, by version; the table's rows of other minor versions stay."""
+    """Returns the page with these rows in its table, by version; the table's rows of other minor versions stay."""
     if readme.count(kind.begin) != 1 or END not in readme.partition(kind.begin)[2]:
-        sys.exit(f"README.md must have the line {kind.begin} once, and {END} after it")
+        sys.exit(f"docs/versions.md must have the line {kind.begin} once, and {END} after it")
     before, rest = readme.split(kind.begin)
     old, after = rest.split(END, 1)
     cells_of = (tuple(re.findall(r"[^|\s]+", line)) for line in old.splitlines())
@@ -118,7 +118,7 @@ def minor(version):
 
 def main():
     rows, well = [], True
-    readme, kind = pathlib.Path("README.md"), Kind(sys.argv[1])
+    readme, kind = pathlib.Path("docs/versions.md"), Kind(sys.argv[1])
     for version in kind.versions(sys.argv[2:]):
         good, row = test(kind, version)
         well = well and good

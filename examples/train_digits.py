@@ -89,7 +89,7 @@ def train(model, data, options, rank, ranks, device=CPU):
     losses = []
     start = time.perf_counter()
     with tqdm(total=options.epochs * len(loader), desc=options.backend, unit="step",
-              disable=rank != 0, mininterval=0.5) as bar:
+              disable=True if rank else None, mininterval=0.5) as bar:
         for epoch in range(options.epochs):
             sampler.set_epoch(epoch)
             for images, labels in loader:

@@ -1,8 +1,11 @@
 """plot.py SUMMARY.csv OUT.png (or .svg): plots time over size, log-log.
 
-One panel for each level, operation and number of ranks, one line for each library.
+One panel for each level, operation and number of ranks, one line for each library; all have one range of times. An SVG has
+colours for dark pages, too.
 """
 import csv
+import io
+import re
 import sys
 
 import matplotlib
@@ -21,6 +24,15 @@ LABELS = {8: "8 B", 1 << 10: "1 KiB", 16 << 10: "16 KiB", 64 << 10: "64 KiB", 25
           1 << 20: "1 MiB", 4 << 20: "4 MiB", 16 << 20: "16 MiB", 64 << 20: "64 MiB"}
 
 
+# What an SVG has instead of the colours of the paper, by the colours here.
+INKS = {"#000000": "ink", "#ffffff": "paper", "#dddddd": "grid", "#cccccc": "grid"}
+STYLE = """<style>
+:root { --ink: #222222; --paper: #ffffff; --grid: #dddddd; }
+@media (prefers-color-scheme: dark) { :root { --ink: #d8d8d8; --paper: #14171c; --grid: #3a3f47; } }
+</style>
+"""
+
+
 def micros(value, _position):
     return f"{value:g} µs" if value < 1000 else f"{value / 1000:g} ms" if value < 1e6 else f"{value / 1e6:g} s"
 
@@ -35,7 +47,10 @@ def main(source, target):
         sys.exit(f"{source} has no rows")
     across = min(3, len(panels))
     down = -(-len(panels) // across)
-    figure, axes = plt.subplots(down, across, figsize=(4.4 * across, 3.8 * down), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(down, across, figsize=(4.4 * across, 3.8 * down), squeeze=False, sharey=True,
+                                layout="constrained")
+    operations = sorted({op for _, op, _ in panels})
+    figure.suptitle(f"{', '.join(operations)}: time by size, lower is better")
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     for axis, ((level, op, ranks), lines) in zip(axes.flat, panels.items()):
@@ -53,7 +68,16 @@ def main(source, target):
         axis.yaxis.set_major_formatter(micros)
         axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
         axis.legend(fontsize=8)
-    figure.savefig(target, dpi=160, metadata={"Date": None} if target.endswith(".svg") else None)
+    if not target.endswith(".svg"):
+        figure.savefig(target, dpi=160)
+        return
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Title": "goccl beside others: time by size"})
+    text = re.sub("|".join(INKS), lambda m: f"var(--{INKS[m[0]]})", out.getvalue())
+    # Text has no colour of its own where it is black.
+    text = re.sub(r'(<svg [^>]*>)', r'\1' + STYLE + '<g fill="var(--ink)">', text, count=1)
+    with open(target, "w") as file:
+        file.write(text.replace("</svg>", "</g></svg>"))
 
 
 if __name__ == "__main__":
