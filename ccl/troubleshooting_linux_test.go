@@ -313,6 +313,7 @@ var general = []struct {
 	by   string
 }{
 	{regexp.MustCompile(`^goccl: (group [^,]+, rank \d of \d: )?`), ""},
+	{regexp.MustCompile(` \[goccl E\d+\]$`), ""},
 	{regexp.MustCompile(`\bprocess \d+`), "process 71"},
 	{regexp.MustCompile(`\bpid \d+`), "pid 71"},
 	{regexp.MustCompile(`host [^, ]+, pid`), "host a, pid"},
@@ -378,7 +379,7 @@ const troubleshootingHead = `# Troubleshooting
 What ranks are told when something goes wrong, by what happened. The texts are real: a test makes all this happen and writes
 this page (` + "`go test ./ccl -run Troubleshooting -rewrite`" + `). Each begins with the group and the rank that reports it:
 ` + "`goccl: group 0, rank 0 of 2:`" + `. Then come the call, the kind of error with the ranks that caused it, what was seen,
-and what that may mean. "rank 2 reports" means that this rank has heard it from another one.
+and what that may mean; at the end the [code of its class](errors/README.md), as ` + "`[goccl E4]`" + `. "rank 2 reports" means that this rank has heard it from another one.
 
 Numbers of processes, hosts, addresses and times differ, of course.
 `

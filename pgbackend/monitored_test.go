@@ -143,6 +143,6 @@ func TestVerdictWithoutAZero(t *testing.T) {
 	})
 	defer w.Free()
 	err := groups[1].MonitoredBarrier(forever, false)
-	require.True(t,
-		strings.HasSuffix(err.Error(), "\n Original exception: "+strings.Repeat("A", verdictBytes)), err.Error())
+	end := "\n Original exception: " + strings.Repeat("A", verdictBytes) + " [goccl E3]"
+	require.True(t, strings.HasSuffix(err.Error(), end), err.Error())
 }
