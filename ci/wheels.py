@@ -112,9 +112,9 @@ def releases():
 
 
 def tools(machine):
-    """Returns the C and the C++ compiler for a machine."""
+    """Returns the C and the C++ compiler, and objcopy, for a machine."""
     prefix = "" if machine == os.uname().machine else machine + "-linux-gnu-"
-    found = prefix + "gcc", prefix + "g++"
+    found = prefix + "gcc", prefix + "g++", prefix + "objcopy"
     for each in found:
         if shutil.which(each) is None:
             stop(f"{each} is missing; apt-get install " + (f"g++-{machine.replace('_', '-')}-linux-gnu" if prefix else "g++"))
@@ -123,10 +123,12 @@ def tools(machine):
 
 def prebuilt(machine):
     """Returns a folder for GOCCL_PREBUILT with what is in the wheel, all built."""
-    cc, cxx = tools(machine)
+    cc, cxx, objcopy = tools(machine)
     folder = BUILD / f"{PYTHON}-{machine}"
     go = BUILD / f"go-{machine}"
     run(sys.executable, "setup.py", "-q", "build_go", "--to", go, CC=cc, GOARCH=GOARCH[machine])
+    # Go's linker writes sections of versions with nothing in them, of a type that auditwheel does not read.
+    run(objcopy, "--remove-section=.gnu.version_r", "--remove-section=.gnu.version", go / "bin/goccl")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(go, folder)
     suffix = sysconfig.get_config_var("EXT_SUFFIX").replace(os.uname().machine, machine)

@@ -68,4 +68,4 @@ def test_a_verdict_without_a_zero(lib):  # noqa: F811
     thread.join(30)
     lib.goccl_group_close(group, None)
     [message] = seen
-    assert message.splitlines()[1] == " Original exception: " + "A" * BYTES
+    assert message.splitlines()[1] == " Original exception: " + "A" * BYTES + " [goccl E3]"

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import goccl
+from goccl.__main__ import program
 
 # The Go program of the package.
-TOOL = Path(goccl.__file__).parent / "bin" / "goccl"
+TOOL = program()
 
 # torch is imported up to five times, one after the other, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(300)

@@ -18,8 +18,9 @@ from common import TORCH, until
 from scripts import JOIN, ranks
 
 import goccl
+from goccl.__main__ import program
 
-COMMAND = pathlib.Path(goccl.__file__).parent / "bin" / "goccl"
+COMMAND = program()
 
 
 def command(*args):
