@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -139,9 +142,22 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// folder has the command, built once.
+var folder = filepath.Join(os.TempDir(), fmt.Sprint("goccl-bench-test-", os.Getpid()))
+
+var once sync.Once
+
 func build(t *testing.T) string {
-	binary := filepath.Join(t.TempDir(), "goccl")
-	text, err := exec.Command("go", "build", "-o", binary, "../..").CombinedOutput()
-	require.NoError(t, err, "%s", text)
+	binary := filepath.Join(folder, "goccl")
+	once.Do(func() {
+		text, err := exec.Command("go", "build", "-tags", "nodrill", "-o", binary, "../..").CombinedOutput()
+		require.NoError(t, err, "%s", text)
+	})
 	return binary
 }

@@ -21,8 +21,9 @@ import (
 
 // The launchers of several hosts tell each other of the first rank that fails, so that all end
 // their ranks: those of hosts 1, 2, … are connected with that of host 0, which passes on what it
-// hears. It listens at the port after --port. The two prove to each other that they know the job's
-// secret (GOCCL_SECRET_FILE), or, without one, that they are launchers.
+// hears. Where ranks of several hosts fail at about the same time, what host 0 has heard first
+// counts for all. It listens at the port after --port. The two prove to each other that they know
+// the job's secret (GOCCL_SECRET_FILE), or, without one, that they are launchers.
 
 // failure is the end of a job, as one launcher tells it to the others.
 type failure struct {
@@ -68,8 +69,11 @@ type hosts struct {
 	conns map[int]*lane // by host
 	met   map[int]bool  // have been connected
 	gone  map[int]bool  // have said goodbye
-	first *failure      // that is known
+	first *failure      // that is known here
+	own   *failure      // of this host
+	final *failure      // that host 0 has known first: what all end with
 	well  bool          // the ranks of this host have ended well
+	busy  int           // failures that are being passed on
 	come  chan struct{} // closed when a lane comes or goes
 }
 
@@ -261,7 +265,10 @@ func (h *hosts) talk(host int, l *lane) {
 		}
 		switch {
 		case m.Failure != nil:
+			h.working(1)
 			h.hear(host, *m.Failure)
+			h.judge(l, m.Failure)
+			h.working(-1)
 		case m.Bye:
 			h.mu.Lock()
 			h.gone[host] = true
@@ -284,6 +291,27 @@ func (h *hosts) hear(from int, f failure) {
 	}
 }
 
+// working counts the failures that are being passed on: the launcher does not leave meanwhile.
+func (h *hosts) working(more int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy += more
+	h.change()
+}
+
+// judge answers a host that tells host 0 of a failure with the one that counts. That host notes it.
+func (h *hosts) judge(l *lane, told *failure) {
+	h.mu.Lock()
+	if h.self != 0 {
+		h.final = told
+	}
+	final := h.final
+	h.mu.Unlock()
+	if h.self == 0 {
+		l.send(letter{Failure: final})
+	}
+}
+
 // know notes a failure, and reports whether it is the first one.
 func (h *hosts) know(f *failure) bool {
 	h.mu.Lock()
@@ -292,6 +320,9 @@ func (h *hosts) know(f *failure) bool {
 		return false
 	}
 	h.first = f
+	if h.self == 0 {
+		h.final = f
+	}
 	return true
 }
 
@@ -325,7 +356,9 @@ func (h *hosts) missing(host int, l *lane) {
 		lost := h.conns[host] == nil && !h.gone[host]
 		h.mu.Unlock()
 		if lost && h.ctx.Err() == nil {
+			h.working(1)
 			h.hear(host, failure{Why: fmt.Sprintf("the launcher of host %d is gone", host), Status: 1})
+			h.working(-1)
 		}
 	})
 }
@@ -342,26 +375,37 @@ func (h *hosts) tell(err error) {
 	m := letter{Host: h.self, Bye: err == nil}
 	if err != nil {
 		m.Failure = &failure{Why: fmt.Sprintf("host %d: %s", h.self, cli.Message(err)), Status: cli.Status(err)}
-		h.know(m.Failure)
-	} else {
-		h.mu.Lock()
-		h.well = true
-		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	h.own, h.well = m.Failure, err == nil
+	h.mu.Unlock()
+	if err != nil && !h.know(m.Failure) && h.self == 0 {
+		return // the others are told of the one before it
 	}
 	h.send(h.self, m)
 }
 
 // stay waits when the ranks of this host have ended. The launcher of host 0 passes on what the
-// others say, and so stays until all have left, or one of them tells of a failure, which stay
-// returns. The others stay until they have told it. Those that have not come yet have missSpan to
-// come, from the beginning on. A signal ends the wait.
+// others say, and so stays until all have left, or one of them tells of a failure. The others stay
+// until they have told it. Those that have not come yet have missSpan to come, from the beginning
+// on. A host with a failure of its own waits as long to hear which one counts. A signal ends
+// the wait. The result is the failure of another host that counts.
 func (h *hosts) stay(signals <-chan os.Signal) *failure {
-	for late, over := time.After(time.Until(h.begun.Add(missSpan))), false; ; {
+	h.mu.Lock()
+	until := h.begun.Add(missSpan)
+	if h.self != 0 && h.first != nil {
+		until = time.Now().Add(missSpan)
+	}
+	h.mu.Unlock()
+	for late, over := time.After(time.Until(until)), false; ; {
 		h.mu.Lock()
-		done, come := h.done(over), h.come
+		done, come, final := h.done(over), h.come, h.final
+		if h.own != nil && final != nil && *final == *h.own {
+			final = nil
+		}
 		h.mu.Unlock()
 		if done {
-			return nil
+			return final
 		}
 		select {
 		case f := <-h.failed:
@@ -378,12 +422,15 @@ func (h *hosts) stay(signals <-chan os.Signal) *failure {
 // done reports whether this launcher may leave. over means that those that have not come yet are
 // not waited for. The caller holds mu.
 func (h *hosts) done(over bool) bool {
-	first, last := 0, 0 // the launchers that this one is connected with
-	if h.self == 0 {
-		first, last = 1, h.size-1
+	if h.busy > 0 {
+		return false
 	}
-	for host := first; host <= last; host++ {
-		told := h.met[host] && (h.first != nil || h.self != 0)
+	if h.self != 0 {
+		told := h.met[0] && h.first == nil || h.final != nil
+		return h.gone[0] || told || over
+	}
+	for host := 1; host < h.size; host++ {
+		told := h.met[host] && h.first != nil
 		if !h.gone[host] && !told && (h.met[host] || !over) {
 			return false
 		}

@@ -103,6 +103,19 @@ func TestHostsEndWell(t *testing.T) {
 	}
 }
 
+// TestHostsFailTogether has the ranks of all hosts fail at about the same time: all launchers end
+// with the status of the same one.
+func TestHostsFailTogether(t *testing.T) {
+	for range 5 {
+		errs, took := launchers(t, 4, `sleep 0.3; exit $((10 + RANK))`, nil)
+		for host, err := range errs {
+			require.Equal(t, cli.Status(errs[0]), cli.Status(err), "host %d: %v", host, err)
+			require.Less(t, took[host], missSpan, "host %d", host)
+		}
+		require.GreaterOrEqual(t, cli.Status(errs[0]), 10)
+	}
+}
+
 // TestHostsRecover has the others go on with --recover.
 func TestHostsRecover(t *testing.T) {
 	errs, _ := launchers(t, 2, `test $RANK = 1 && exit 9; sleep 0.3`, func(l *launch) { l.recover = true })

@@ -122,6 +122,7 @@ func (l *launch) all(signals <-chan os.Signal, others *hosts) error {
 			j.tell()
 		}
 		if f := others.stay(signals); f != nil {
+			j.result = nil // what host 0 has heard first counts, for all
 			j.endedElsewhere(*f)
 		}
 	}
