@@ -51,16 +51,17 @@ def on_page_markdown(markdown, page, config, files):
             page.meta.setdefault("search", {})["boost"] = boost
 
     def link(match):
-        target, _, anchor = match[1].partition("#")
+        target, mark, anchor = match[1].partition("#")
         if not target or re.match(r"[a-z]+:", target):
             return match[0]
         path = os.path.normpath(here / target)
-        up = "../" * (len(here.parts))
         if path == "catalogue.md":
-            return f"]({up}catalogue/{anchor + '.md' if '-' in anchor and 'how-to' not in anchor else 'index.md' + ('#' + anchor if anchor else '')})"
+            folder = "../" * len(here.parts) + "catalogue/"
+            own = files.get_file_from_path(f"catalogue/{anchor}.md")
+            return f"]({folder}{anchor}.md)" if own else f"]({folder}index.md{mark}{anchor})"
         if path.startswith("../"):
             kind = "tree" if (ROOT / path[3:]).is_dir() else "blob"
-            return f"]({config.repo_url}/{kind}/main/{path[3:]}{'#' + anchor if anchor else ''})"
+            return f"]({config.repo_url}/{kind}/main/{path[3:]}{mark}{anchor})"
         return match[0]
 
     return re.sub(r"\]\(([^()\s]+)\)", link, markdown)

@@ -160,7 +160,9 @@ func asRank(spec ranks.Spec, opts ccl.Options, form form, out io.Writer) error {
 }
 
 // sameFlags refuses ranks that would measure different things: they would wait for each other.
+// Options that have to be the same were compared when they joined.
 func sameFlags(comm *ccl.Communicator, spec ranks.Spec) error {
+	spec.Options = ""
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -173,7 +175,7 @@ func sameFlags(comm *ccl.Communicator, spec ranks.Spec) error {
 	first := all[:len(own)]
 	for rank := range comm.Size() {
 		if !slices.Equal(first, all[rank*len(own):(rank+1)*len(own)]) {
-			return cli.Misused("rank %d has other flags or GOCCL_ variables than rank 0", rank)
+			return cli.Misused("rank %d has other flags than rank 0", rank)
 		}
 	}
 	return nil

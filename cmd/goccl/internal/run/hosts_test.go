@@ -208,6 +208,7 @@ func twoLaunchers(t *testing.T) (hub, other *hosts) {
 // TestHostIsLost breaks the connection of a launcher: it comes again. Then it goes without a word:
 // the job is over.
 func TestHostIsLost(t *testing.T) {
+	t.Parallel()
 	hub, other := twoLaunchers(t)
 	there := func() *lane {
 		hub.mu.Lock()
