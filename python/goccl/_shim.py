@@ -6,24 +6,21 @@ installed beside. For another torch GOCCL_BUILD=1 compiles one into the user's c
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import sys
-import sysconfig
 from importlib import import_module, metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import torch
 
-from . import _compile
 from ._version import __version__
 
 _HERE = Path(__file__).resolve().parent
 _SOURCES = _HERE / "csrc", _HERE / "exports"  # the shim's own, and goccl.h
-_NAME = "_C" + str(sysconfig.get_config_var("EXT_SUFFIX"))
+_NAME = "_C" + EXTENSION_SUFFIXES[0]
 
 
 def minor(version: str) -> str:
@@ -80,6 +77,8 @@ def folder() -> Path | None:
 
 def _cache() -> Path:
     """Returns the folder of a shim made from these sources for this very torch, there or not."""
+    import hashlib
+
     digest = hashlib.sha256(torch.__version__.encode())
     for source in sorted(each for part in _SOURCES if part.is_dir() for each in part.iterdir() if each.is_file()):
         digest.update(source.read_bytes())
@@ -89,6 +88,10 @@ def _cache() -> Path:
 
 def _build(folder: Path) -> Path:
     """Compiles the shim into a folder. Ranks that come meanwhile wait for it."""
+    import fcntl  # only here: where there is a shim, a process that may no longer read Python's files gets along
+
+    from . import _compile
+
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import goccl
-from goccl import _loader, _shim
+from goccl import _compile, _loader, _shim
 from goccl._options import lines, timeout_of
 
 
@@ -196,7 +196,7 @@ class TestLoader:
             calls.append(release)
             output.write_bytes(b"made")
 
-        monkeypatch.setattr(_shim._compile, "shim", compile_shim)
+        monkeypatch.setattr(_compile, "shim", compile_shim)
         monkeypatch.setenv("GOCCL_BUILD", "1")
         with ThreadPoolExecutor(4) as pool:
             folders = set(pool.map(lambda _: _shim.folder(), range(4)))
