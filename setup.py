@@ -25,7 +25,6 @@ from distutils.command.build_scripts import build_scripts  # setuptools brings i
 ROOT = Path(__file__).resolve().parent
 OLDEST_GO = (1, 26)
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)  # those that ci/torch.txt lists
-VERSION = (ROOT / "python/goccl/VERSION").read_text(encoding="ascii").strip()
 PAGES = "https://github.com/goccl/goccl"
 
 
@@ -42,6 +41,8 @@ def from_file(path: Path):
 
 
 compiler = from_file(ROOT / "python/goccl/_compile.py")
+names = from_file(ROOT / "python/goccl/_version.py")
+VERSION = names.__version__
 
 PARTS = "libgoccl.so", "bin/goccl"  # what is built with Go
 PREBUILT = Path(os.environ["GOCCL_PREBUILT"]).resolve() if os.environ.get("GOCCL_PREBUILT") else None
@@ -61,15 +62,6 @@ if PREBUILT:
     check_prebuilt()
 
 
-def minor(torch: str) -> str:
-    return ".".join(torch.split("+")[0].split(".")[:2])
-
-
-def folder_of(torch: str) -> str:
-    """The folder in the package of the shim for a torch."""
-    return "torch" + minor(torch).replace(".", "_")
-
-
 def installed_torch() -> tuple[str, Path] | None:
     """The version of the installed torch and its headers. It is not imported, which takes seconds."""
     spec = importlib.util.find_spec("torch")
@@ -85,7 +77,7 @@ SUPPORTED = "torch {}.{} to {}.{}".format(*OLDEST_TORCH, *NEWEST_TORCH)
 
 
 def check_torch(version: str) -> None:
-    number = tuple(map(int, minor(version).split(".")))
+    number = tuple(map(int, names.minor(version).split(".")))
     if number < OLDEST_TORCH:
         stop(f"it needs {SUPPORTED}; found {version}.", "pip install --upgrade torch")
     if number > NEWEST_TORCH:
@@ -167,7 +159,7 @@ class Build(build_ext):
         # The package's directory under build/, or python/goccl for an editable install.
         package = Path(self.get_ext_fullpath(self.extensions[0].name)).resolve().parent.parent
         shutil.copy(go_parts() / "libgoccl.so", package)
-        releases = ", ".join(f'"{minor(release)}": "{release}"' for release in SHIMS)
+        releases = ", ".join(f'"{names.minor(release)}": "{release}"' for release in SHIMS)
         (package / "_build.py").write_text(
             f'"""Written by setup.py."""\n\ngoccl = "{VERSION}"\ntorch = {{{releases}}}\n', encoding="ascii"
         )
@@ -233,15 +225,15 @@ BUILD = "build/torch-" + ("all" if TORCH is None else TORCH[0].split("+")[0])
 (ROOT / BUILD).mkdir(parents=True, exist_ok=True)
 
 setup(
-    version=VERSION if TORCH is None or not SHIMS else f"{VERSION}+torch{minor(TORCH[0])}",
+    version=VERSION if TORCH is None or not SHIMS else f"{VERSION}+torch{names.minor(TORCH[0])}",
     long_description=readme(),
     long_description_content_type="text/markdown",
-    install_requires=["torch>={}.{}".format(*OLDEST_TORCH) if TORCH is None else f"torch=={minor(TORCH[0])}.*"],
+    install_requires=["torch>={}.{}".format(*OLDEST_TORCH) if TORCH is None else f"torch=={names.minor(TORCH[0])}.*"],
     package_dir={"": "python", "goccl.csrc": "python/csrc", "goccl.exports": "cabi/exports"},
     packages=["goccl", "goccl.csrc", "goccl.exports"],
     package_data={"goccl": ["VERSION", "py.typed", "*.pyi"], "goccl.csrc": ["*.cpp", "*.h"], "goccl.exports": ["goccl.h"]},
     include_package_data=False,  # MANIFEST.in is for the source distribution
-    ext_modules=[Extension(f"goccl.{folder_of(each)}._C", []) for each in SHIMS or ["0.0"]],
+    ext_modules=[Extension(f"goccl.{names.shim_folder(each)}._C", []) for each in SHIMS or ["0.0"]],
     scripts=["bin/goccl"],
     cmdclass={"build_ext": Build, "build_scripts": Scripts, "build_go": BuildGo},
     options={"build": {"build_base": BUILD}, "egg_info": {"egg_base": BUILD}},

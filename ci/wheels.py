@@ -27,6 +27,7 @@ GOARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 sys.path.insert(0, str(ROOT / "python/goccl"))
 import _compile  # noqa: E402
+import _version  # noqa: E402
 
 
 def stop(why):
@@ -135,9 +136,8 @@ def prebuilt(machine):
     for release in releases():
         if (include := headers(release, machine)) is None:
             continue
-        minor = release.rpartition(".")[0].replace(".", "_")
         try:
-            _compile.shim(release, include, ROOT / "python/csrc", ROOT / "cabi/exports", folder / f"torch{minor}" / f"_C{suffix}",
+            _compile.shim(release, include, ROOT / "python/csrc", ROOT / "cabi/exports", folder / _version.shim_folder(release) / f"_C{suffix}",
                           BUILD / f"objects-{PYTHON}-{machine}-{release}", [cxx], quiet=True,
                           flags=[*_compile.FLAGS, "-include", str(ROOT / "ci/wheels.h")],
                           link=[*_compile.LINK, "-s"])

@@ -89,12 +89,11 @@ def algorithms(text):
         pages[name] = f"{WIDE}# {head[1]}: {head[2]}\n{body}"
     whole = WIDE + "".join(index).replace("](../", "](../../")
 
-    def link(match):
-        return f"]({match[1]}.md)" if match[1] in pages else match[0]
+    def linked(body, elsewhere):
+        return re.sub(r"\]\(#([\w-]+)\)",
+                      lambda m: f"]({m[1]}.md)" if m[1] in pages else f"]({elsewhere}#{m[1]})", body)
 
-    pages = {name: re.sub(r"\]\(#([\w-]+)\)", lambda m: link(m) if m[1] in pages else f"](index.md#{m[1]})", body)
-             for name, body in pages.items()}
-    return re.sub(r"\]\(#([\w-]+)\)", link, whole), pages
+    return linked(whole, ""), {name: linked(body, "index.md") for name, body in pages.items()}
 
 
 def pictures(name):

@@ -33,8 +33,7 @@ class Failed(Exception):
 
 def shim(
     release: str, headers: Path, sources: Path, include: Path, output: Path, objects: Path,
-    compiler: Sequence[str] = (), flags: Sequence[str] = FLAGS, link: Sequence[str] = LINK, python: Path | None = None,
-    quiet: bool = False,
+    compiler: Sequence[str] = (), flags: Sequence[str] = FLAGS, link: Sequence[str] = LINK, quiet: bool = False,
 ) -> None:
     """Compiles the shim; files that are up to date are kept.
 
@@ -48,7 +47,6 @@ def shim(
         compiler: the command; CXX, or g++.
         flags: for compiler and linker.
         link: for the linker alone.
-        python: the folder with Python.h; that of this Python if None.
         quiet: whether commands, and warnings, are not printed.
 
     Raises:
@@ -58,7 +56,7 @@ def shim(
     objects.mkdir(parents=True, exist_ok=True)
     output.parent.mkdir(parents=True, exist_ok=True)
     standard = "-std=c++17" if release.startswith("2.11.") else "-std=c++20"
-    folders = [sources, include, python or Path(sysconfig.get_paths()["include"])]
+    folders = [sources, include, Path(sysconfig.get_paths()["include"])]
     of_torch = [headers, headers / "torch/csrc/api/include"]
     compile_one = [
         *command, *flags, *shlex.split(os.environ.get("CXXFLAGS", "")), standard, "-fPIC", "-pthread", "-DNDEBUG",

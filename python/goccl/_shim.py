@@ -16,16 +16,11 @@ from urllib.parse import unquote, urlsplit
 
 import torch
 
-from ._version import __version__
+from ._version import __version__, minor, shim_folder
 
 _HERE = Path(__file__).resolve().parent
 _SOURCES = _HERE / "csrc", _HERE / "exports"  # the shim's own, and goccl.h
 _NAME = "_C" + EXTENSION_SUFFIXES[0]
-
-
-def minor(version: str) -> str:
-    """ "2.13" for "2.13.0+cu130"."""
-    return ".".join(version.split("+")[0].split(".")[:2])
 
 
 def rebuild_command() -> str:
@@ -61,7 +56,7 @@ def folder() -> Path | None:
     if not shims:
         return None
     if here in shims:
-        return _HERE / ("torch" + here.replace(".", "_"))
+        return _HERE / shim_folder(here)
     ask = os.environ.get("GOCCL_BUILD", "").strip()
     cached = _cache()
     if (cached / _NAME).is_file():

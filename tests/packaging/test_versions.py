@@ -63,7 +63,7 @@ def test_others_are_refused_and_the_supported_ones_named(torch):
 def set_up_with(torch, folder):
     """Runs setup.py in a tree with nothing else, beside a torch of this version, or beside none."""
     (folder / "python/goccl").mkdir(parents=True)
-    for name in ("setup.py", "README.md", "python/goccl/VERSION", "python/goccl/_compile.py"):
+    for name in ("setup.py", "README.md", "python/goccl/VERSION", "python/goccl/_version.py", "python/goccl/_compile.py"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "stub/torch").mkdir(parents=True)
     if torch:
