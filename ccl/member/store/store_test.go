@@ -135,8 +135,11 @@ func request(parts ...any) []byte {
 // TestStrangers sends what no client does: the connection ends, and the store goes on.
 func TestStrangers(t *testing.T) {
 	s := serve(t)
-	_, err := dial(t, s).carryOut(member.Request{Op: member.Set, Keys: []string{"a"}, Value: []byte("x")})
-	require.NoError(t, err)
+	c := dial(t, s)
+	for _, op := range []member.Op{member.Set, member.Check} { // a Set alone has no answer
+		_, err := c.carryOut(member.Request{Op: op, Keys: []string{"a"}, Value: []byte("x")})
+		require.NoError(t, err)
+	}
 	for name, text := range map[string][]byte{
 		"http":           []byte("GET / HTTP/1.1\r\n\r\n"),
 		"other number":   {0, 1, 2, 3, 4},
