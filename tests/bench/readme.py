@@ -13,6 +13,7 @@ import re
 import statistics
 import subprocess
 import sys
+import textwrap
 
 import core
 from results import Ratio, Results, figure, size_name
@@ -53,7 +54,7 @@ def text(results, machine):
     runs = len(results.of("torch", "all_reduce", 2, sizes[0])["goccl"])
     head = (f"All-reduce of float32 on one host, µs, medians of {runs} runs; in brackets the quartiles of the runs' ratios. "
             f"All libraries take turns in each run. {machine}.")
-    return f"{BEGIN}\n{head}\n\n" + "\n".join(lines) + f"\n{END}"
+    return f"{BEGIN}\n{textwrap.fill(head, 118)}\n\n" + "\n".join(lines) + f"\n{END}"
 
 
 def short(ratio):
