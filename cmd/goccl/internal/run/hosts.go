@@ -2,6 +2,7 @@ package run
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -38,7 +39,8 @@ type letter struct {
 	Host    int      `json:"host"`
 	Hosts   int      `json:"hosts,omitempty"`
 	Failure *failure `json:"failure,omitempty"`
-	Bye     bool     `json:"bye,omitempty"` // all ranks of the host have ended well
+	Heard   bool     `json:"heard,omitempty"` // it knows the failure that counts
+	Bye     bool     `json:"bye,omitempty"`   // all ranks of the host have ended well
 }
 
 // Spans of time.
@@ -69,6 +71,8 @@ type hosts struct {
 	conns map[int]*lane // by host
 	met   map[int]bool  // have been connected
 	gone  map[int]bool  // have said goodbye
+	lost  map[int]bool  // are not there any more, and have not
+	heard map[int]bool  // know, as they have said, the failure that counts
 	first *failure      // that is known here
 	own   *failure      // of this host
 	final *failure      // that host 0 has known first: what all end with
@@ -113,11 +117,7 @@ func meetHosts(self, size int, address string, port int, printed func(string)) (
 			return nil, fmt.Errorf("GOCCL_SECRET_FILE: %w", err)
 		}
 	}
-	h := &hosts{self: self, size: size, address: net.JoinHostPort(address, strconv.Itoa(port+1)), secret: secret,
-		failed: make(chan failure, 1), printed: printed, begun: time.Now(),
-		conns: map[int]*lane{}, met: map[int]bool{}, gone: map[int]bool{},
-		come: make(chan struct{})}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h := newHosts(self, size, net.JoinHostPort(address, strconv.Itoa(port+1)), secret, printed)
 	if self == 0 {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port+1)))
 		if err != nil {
@@ -130,6 +130,14 @@ func meetHosts(self, size int, address string, port int, printed func(string)) (
 		h.ended.Go(h.reach)
 	}
 	return h, nil
+}
+
+func newHosts(self, size int, address string, secret []byte, printed func(string)) *hosts {
+	h := &hosts{self: self, size: size, address: address, secret: secret, printed: printed,
+		failed: make(chan failure, 1), begun: time.Now(), conns: map[int]*lane{}, met: map[int]bool{},
+		gone: map[int]bool{}, lost: map[int]bool{}, heard: map[int]bool{}, come: make(chan struct{})}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
 }
 
 // proof shows that a launcher knows the secret, for a number that the other one has chosen.
@@ -190,11 +198,13 @@ func newLane(conn net.Conn) *lane {
 // reach keeps a connection with the launcher of host 0.
 func (h *hosts) reach() {
 	said := false
-	for h.ctx.Err() == nil && !h.left(0) {
+	for h.ctx.Err() == nil {
 		l, err := h.dial()
 		if err == nil {
 			said = true
-			h.talk(0, l)
+			if h.talk(0, l); h.left(0) {
+				return
+			}
 		} else if !said && time.Since(h.begun) > quietSpan {
 			said = true
 			h.printed(fmt.Sprintf("goccl run: the launcher of host 0 does not answer at %s (%v): a rank that fails does not "+
@@ -269,6 +279,11 @@ func (h *hosts) talk(host int, l *lane) {
 			h.hear(host, *m.Failure)
 			h.judge(l, m.Failure)
 			h.working(-1)
+		case m.Heard:
+			h.mu.Lock()
+			h.heard[host] = true
+			h.change()
+			h.mu.Unlock()
 		case m.Bye:
 			h.mu.Lock()
 			h.gone[host] = true
@@ -299,17 +314,20 @@ func (h *hosts) working(more int) {
 	h.change()
 }
 
-// judge answers a host that tells host 0 of a failure with the one that counts. That host notes it.
+// judge answers a host that tells host 0 of a failure with the one that counts. That host notes it,
+// and says so.
 func (h *hosts) judge(l *lane, told *failure) {
-	h.mu.Lock()
-	if h.self != 0 {
-		h.final = told
-	}
-	final := h.final
-	h.mu.Unlock()
 	if h.self == 0 {
+		h.mu.Lock()
+		final := h.final
+		h.mu.Unlock()
 		l.send(letter{Failure: final})
+		return
 	}
+	l.send(letter{Host: h.self, Heard: true})
+	h.mu.Lock()
+	h.final = told
+	h.mu.Unlock()
 }
 
 // know notes a failure, and reports whether it is the first one.
@@ -353,9 +371,10 @@ func (h *hosts) missing(host int, l *lane) {
 	}
 	time.AfterFunc(missSpan, func() {
 		h.mu.Lock()
-		lost := h.conns[host] == nil && !h.gone[host]
+		lost := h.conns[host] == nil && !h.gone[host] && h.ctx.Err() == nil
+		h.lost[host] = lost
 		h.mu.Unlock()
-		if lost && h.ctx.Err() == nil {
+		if lost {
 			h.working(1)
 			h.hear(host, failure{Why: fmt.Sprintf("the launcher of host %d is gone", host), Status: 1})
 			h.working(-1)
@@ -363,11 +382,11 @@ func (h *hosts) missing(host int, l *lane) {
 	})
 }
 
-// left reports whether a host has said goodbye.
+// left reports whether a host is not waited for any more.
 func (h *hosts) left(host int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.gone[host]
+	return h.gone[host] || h.lost[host]
 }
 
 // tell says to the others how the ranks of this host have ended. Who comes later hears it then.
@@ -386,33 +405,32 @@ func (h *hosts) tell(err error) {
 }
 
 // stay waits when the ranks of this host have ended. The launcher of host 0 passes on what the
-// others say, and so stays until all have left, or one of them tells of a failure. The others stay
-// until they have told it. Those that have not come yet have missSpan to come, from the beginning
-// on. A host with a failure of its own waits as long to hear which one counts. A signal ends
-// the wait. The result is the failure of another host that counts.
+// others say, and so stays until all have left, or know the failure that counts. The others stay
+// until they have told how their ranks have ended, and those with a failure until they know which
+// one counts. Those that have not come yet have missSpan to come, from the beginning on; those that
+// have, as long to answer, from the failure on. A signal ends the wait. The result is the failure
+// of another host that counts.
 func (h *hosts) stay(signals <-chan os.Signal) *failure {
-	h.mu.Lock()
-	until := h.begun.Add(missSpan)
-	if h.self != 0 && h.first != nil {
-		until = time.Now().Add(missSpan)
-	}
-	h.mu.Unlock()
-	for late, over := time.After(time.Until(until)), false; ; {
+	late, silent := time.After(time.Until(h.begun.Add(missSpan))), time.After(missSpan)
+	for over, lost := false, false; ; {
 		h.mu.Lock()
-		done, come, final := h.done(over), h.come, h.final
-		if h.own != nil && final != nil && *final == *h.own {
-			final = nil
+		if h.first == nil {
+			silent, lost = time.After(missSpan), false
+		}
+		done, come, counts := h.done(over, lost), h.come, cmp.Or(h.final, h.first)
+		if h.own != nil && counts != nil && *counts == *h.own {
+			counts = nil
 		}
 		h.mu.Unlock()
 		if done {
-			return final
+			return counts
 		}
 		select {
-		case f := <-h.failed:
-			return &f
 		case <-come:
 		case <-late:
 			over = true
+		case <-silent:
+			lost = true
 		case <-signals:
 			return nil
 		}
@@ -420,25 +438,40 @@ func (h *hosts) stay(signals <-chan os.Signal) *failure {
 }
 
 // done reports whether this launcher may leave. over means that those that have not come yet are
-// not waited for. The caller holds mu.
-func (h *hosts) done(over bool) bool {
+// not waited for, and lost that neither are those that do not answer. The caller holds mu.
+func (h *hosts) done(over, lost bool) bool {
 	if h.busy > 0 {
 		return false
 	}
 	if h.self != 0 {
-		told := h.met[0] && h.first == nil || h.final != nil
-		return h.gone[0] || told || over
+		if h.first != nil {
+			return h.final != nil || h.lost[0] || lost
+		}
+		return h.met[0] || h.gone[0] || over
 	}
 	for host := 1; host < h.size; host++ {
-		told := h.met[host] && h.first != nil
-		if !h.gone[host] && !told && (h.met[host] || !over) {
+		left := h.gone[host] || h.lost[host] || h.first != nil && (h.heard[host] || lost)
+		if !left && (h.met[host] || !over) {
 			return false
 		}
 	}
 	return true
 }
 
+// close ends the connections. What was sent last may still be under way, and would be lost if a
+// letter came to a connection that is closed: host 0, which stays until all is said, closes first.
 func (h *hosts) close() {
+	if h.self != 0 {
+		h.mu.Lock()
+		h.gone[0] = true
+		l := h.conns[0]
+		h.mu.Unlock()
+		if l != nil && l.conn.(*net.TCPConn).CloseWrite() == nil {
+			until := time.AfterFunc(tellSpan, h.cancel)
+			defer until.Stop()
+			h.ended.Wait()
+		}
+	}
 	h.cancel()
 	h.ended.Wait()
 }

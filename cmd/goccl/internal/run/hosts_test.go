@@ -228,6 +228,85 @@ func TestHostIsLost(t *testing.T) {
 	}
 }
 
+// wire passes on what two ends say, but while it is held.
+type wire struct{ held sync.Mutex }
+
+// through returns the address of a wire to another one.
+func (w *wire) through(t *testing.T, to string) string {
+	listener, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go w.pass(near, far)
+			go w.pass(far, near)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func (w *wire) pass(from, to net.Conn) {
+	defer to.(*net.TCPConn).CloseWrite()
+	for p := make([]byte, 4096); ; {
+		n, err := from.Read(p)
+		if err != nil {
+			return
+		}
+		w.held.Lock()
+		_, err = to.Write(p[:n])
+		w.held.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// TestHostIsCutOff has the ranks of two hosts fail while nothing passes between them: the launcher
+// of host 0 stays until the other one knows which failure counts.
+func TestHostIsCutOff(t *testing.T) {
+	t.Parallel()
+	port, w := twoPorts(t), &wire{}
+	hub, err := meetHosts(0, 2, "localhost", port, nil)
+	require.NoError(t, err)
+	other := newHosts(1, 2, w.through(t, hub.address), nil, nil)
+	other.ended.Go(other.reach)
+	met := func() bool {
+		hub.mu.Lock()
+		defer hub.mu.Unlock()
+		return hub.met[1]
+	}
+	require.Eventually(t, met, 10*time.Second, time.Millisecond)
+	w.held.Lock()
+	hub.tell(cli.Ended{Err: os.ErrInvalid, Status: 137})
+	other.tell(cli.Ended{Err: os.ErrInvalid, Status: 1})
+	left := make(chan *failure, 1)
+	go func() {
+		why := hub.stay(nil)
+		hub.close()
+		left <- why
+	}()
+	select {
+	case <-left:
+		t.Fatal("host 0 left before the other one had heard")
+	case <-time.After(100 * time.Millisecond):
+	}
+	w.held.Unlock()
+	why := other.stay(nil)
+	other.close()
+	require.NotNil(t, why)
+	require.Equal(t, 137, why.Status)
+	require.Nil(t, <-left)
+}
+
 // TestHostsSignal has the launcher of host 0 get SIGTERM when its ranks have ended and it waits for
 // the others.
 func TestHostsSignal(t *testing.T) {
