@@ -58,6 +58,7 @@ type Communicator struct {
 	about   atomic.Pointer[about]
 	planner *planner                    // used by the driver of comm
 	device  atomic.Pointer[DeviceGroup] // nil for none
+	records records
 }
 
 var communicators atomic.Uint64 // of this process so far
@@ -161,7 +162,10 @@ func (c *Communicator) SetTimeout(d time.Duration) { c.comm.SetTimeout(d) }
 // was late. If ctx is cancelled, the Communicator is aborted.
 func (c *Communicator) Do(ctx context.Context, call *Call) error {
 	if ctx.Done() == nil {
-		return c.comm.Run(call)
+		if err := c.comm.Run(call); err != nil {
+			return told(c.comm, err)
+		}
+		return nil
 	}
 	work, err := c.within(ctx, call)
 	if err != nil {
@@ -238,6 +242,9 @@ func (c *Communicator) tooLate(call *Call, why error) error {
 // DoSlice returns its Work, as if it had been started; otherwise the Work is nil.
 func (c *Communicator) DoSlice(call *Call, d time.Duration) (*Work, error) {
 	op, err := c.comm.RunSlice(call, d)
+	if err != nil {
+		err = told(c.comm, err)
+	}
 	return (*Work)(op), err
 }
 
@@ -352,35 +359,59 @@ func (w *Work) op() *exec.Op { return (*exec.Op)(w) }
 // The end of ctx is that of the wait alone: the operation goes on, its memory must stay valid, and
 // a later Wait gets its end. Only the timeout of the call, or of the group, ends the operation.
 func (w *Work) Wait(ctx context.Context) error {
+	comm := w.op().Comm() // the function may run late, when the Work is already free
 	if ctx.Done() == nil {
-		return w.op().Wait(nil)
+		if err := w.op().Wait(nil); err != nil {
+			return told(comm, err)
+		}
+		return nil
 	}
 	var cancel exec.Cancel
-	comm := w.op().Comm() // the function may run late, when the Work is already free
 	stop := context.AfterFunc(ctx, func() {
 		cancel.Fire()
 		comm.Nudge()
 	})
 	err := w.op().Wait(&cancel)
 	stop()
-	if err == exec.ErrCancelled {
+	switch err {
+	case nil:
+		return nil
+	case exec.ErrCancelled:
 		return ctx.Err()
 	}
-	return err
+	return told(comm, err)
 }
 
 // WaitSlice works until the operation is done, but for about d at most unless d is 0. It reports
 // whether the operation is done, and how it ended; if it is not done, it goes on.
-func (w *Work) WaitSlice(d time.Duration) (bool, error) { return w.op().WaitSlice(d) }
+func (w *Work) WaitSlice(d time.Duration) (bool, error) {
+	ended, err := w.op().WaitSlice(d)
+	if err != nil {
+		err = told(w.op().Comm(), err)
+	}
+	return ended, err
+}
 
 // Unended returns the error of a wait that the operation has outlasted. It changes nothing.
 func (w *Work) Unended() error { return w.op().Unended() }
 
 // Done reports whether the operation has ended, and how. It never waits.
-func (w *Work) Done() (bool, error) { return w.op().Done() }
+func (w *Work) Done() (bool, error) {
+	ended, err := w.op().Done()
+	if err != nil {
+		err = told(w.op().Comm(), err)
+	}
+	return ended, err
+}
 
 // Poll is Done, after it has advanced the operation if no other thread does so. It never waits.
-func (w *Work) Poll() (bool, error) { return w.op().Poll() }
+func (w *Work) Poll() (bool, error) {
+	ended, err := w.op().Poll()
+	if err != nil {
+		err = told(w.op().Comm(), err)
+	}
+	return ended, err
+}
 
 // Expedite has the operation done without delay although no thread is inside Wait. Most operations
 // are soon waited for, so without Expedite the Node's own thread takes up to some milliseconds

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 			do = func(string) error { return idleChild(words) }
 		case "grow":
 			do = func(string) error { return growChild(words) }
+		case "records":
+			do = func(string) error { return recordsChild() }
 		case "share":
 			do = func(string) error { return shareChild() }
 		}

@@ -122,6 +122,9 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if cfg.Options.Timeout > 0 {
 		cfg.Timeout = cfg.Options.Timeout
 	}
+	if cfg.Options.RecordFile != "" && cfg.Options.Recorder == 0 {
+		cfg.Options.Recorder = enoughRecorded
+	}
 	plans, contents, err := loadPlans(&cfg.Options)
 	if err != nil {
 		return nil, err
@@ -175,7 +178,10 @@ func (e *Endpoint) Join(ctx context.Context, addresses [][]byte) (*Communicator,
 		return nil, e.named(err)
 	}
 	c.origin.endpoint = e
-	return e.node.register(c)
+	if c, err = e.node.register(c); err == nil {
+		c.record()
+	}
+	return c, err
 }
 
 // join is one attempt of Join.

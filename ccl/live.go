@@ -11,40 +11,41 @@ import (
 	"github.com/goccl/goccl/internal/live"
 )
 
-// What goccl top is told of this process.
+// What goccl top and the records are told of this process.
 
 const (
 	paceSpan  = time.Second            // over which a snapshot counts operations
 	standSpan = 300 * time.Millisecond // in which the drivers of all groups tell whom they wait for
 )
 
-// alive has the Nodes of this process of which goccl top is told, as long as there are any.
+// alive has the Nodes of this process that have opened groups.
 var alive = struct {
 	sync.Mutex
 	nodes  map[*Node]bool
-	server *live.Server // nil for none
+	server *live.Server // of goccl top; nil for none
 }{nodes: map[*Node]bool{}}
 
 // show has goccl top told of the Node's groups, unless the options forbid it. Where that is
 // impossible, for example since another process has the name, goccl top is told nothing, and
 // nothing else differs.
 func (n *Node) show() {
-	if n.opts.NoTop {
-		return
-	}
 	alive.Lock()
 	defer alive.Unlock()
-	if alive.server == nil {
+	alive.nodes[n] = true
+	if alive.server == nil && !n.opts.NoTop {
 		alive.server, _ = live.Serve(snapshot, n.track)
 	}
-	alive.nodes[n] = true
 }
 
 func (n *Node) hide() {
 	alive.Lock()
 	delete(alive.nodes, n)
 	var last *live.Server
-	if len(alive.nodes) == 0 {
+	shown := false
+	for other := range alive.nodes {
+		shown = shown || !other.opts.NoTop
+	}
+	if !shown {
 		last, alive.server = alive.server, nil
 	}
 	alive.Unlock()
@@ -56,6 +57,19 @@ func (n *Node) hide() {
 // snapshot tells what the groups of this process are doing. It reads what is there, and asks the
 // drivers: no operation does anything for it before.
 func snapshot() *live.Process {
+	p := &live.Process{Version: Version, Pid: os.Getpid()}
+	end := time.Now().Add(standSpan)
+	for _, c := range joined() {
+		if !c.node.opts.NoTop {
+			p.Groups = append(p.Groups, c.live(time.Until(end)))
+		}
+	}
+	return p
+}
+
+// joined returns the Communicators of this process that are not closed, in the order in which they
+// were made.
+func joined() []*Communicator {
 	var comms []*Communicator
 	alive.Lock()
 	for n := range alive.nodes {
@@ -65,12 +79,7 @@ func snapshot() *live.Process {
 	}
 	alive.Unlock()
 	slices.SortFunc(comms, func(a, b *Communicator) int { return cmp.Compare(a.number, b.number) })
-	p := &live.Process{Version: Version, Pid: os.Getpid()}
-	end := time.Now().Add(standSpan)
-	for _, c := range comms {
-		p.Groups = append(p.Groups, c.live(time.Until(end)))
-	}
-	return p
+	return comms
 }
 
 // about is what only the caller knows of a group.
@@ -79,8 +88,8 @@ type about struct {
 	ranks       []uint64
 }
 
-// Describe sets what goccl top says of the group: a description, and the numbers of its ranks in
-// the whole job, by rank of the group; none where they are the same.
+// Describe sets what goccl top and records say of the group: a description, and the numbers of its
+// ranks in the whole job, by rank of the group; none where they are the same.
 func (c *Communicator) Describe(description string, ranks []uint64) {
 	c.about.Store(&about{description, slices.Clone(ranks)})
 }

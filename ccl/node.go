@@ -53,8 +53,10 @@ type Node struct {
 	fabrics map[string]transport.Fabric // open fabrics by name
 	tls     bool                        // that of tcp was opened with TLS
 	listens bool                        // the process has a RecordSignal
-	told    map[string]bool             // the settings that groups asked for in vain
-	noRDMA  error                       // why RDMA could not be opened, when it was last tried
+
+	recordRank *int            // the number of the files of its records; nil before the first group that has any
+	told       map[string]bool // the settings that groups asked for in vain
+	noRDMA     error           // why RDMA could not be opened, when it was last tried
 
 	noMemory error // why no memory is shared any more: it was refused between this process and a peer
 	door     door  // of newcomers

@@ -96,13 +96,6 @@ func (n *Node) tellVain(row *option, wanted, have string, warn func(format strin
 		"environment", name, deciders[row.Scope], setting(row.Name, have))
 }
 
-// Listens tells the Node which RecordSignal its process listens to: that is decided then.
-func (n *Node) Listens(signal string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.opts.RecordSignal, n.listens = signal, true
-}
-
 func setting(name, value string) string {
 	if value == "" {
 		return "no " + name

@@ -32,7 +32,7 @@ type NodeOptions struct {
 	DebugFile    string        // the file that they go to, with %h for the host, %p for the process; "" for stderr
 	DebugFormat  string        // of these lines: "text" or "json"
 	NoTop        bool          // goccl top is told nothing of this Node
-	RecordSignal string        // "USR2", "USR1", "none": when package pgbackend writes the last operations to a file
+	RecordSignal string        // "USR2", "USR1", "none": when the last operations are written to a file
 
 	// The first group that may use TCP decides.
 
@@ -85,6 +85,7 @@ type GroupOptions struct {
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
 	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
+	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
 }
 
@@ -127,7 +128,7 @@ const (
 	withTCP                 // the process, from its first group on that may use TCP
 	withRDMA                // the process, from its first group on that may use RDMA
 	perDevice               // a device of the process, from its first group on
-	perSignal               // the process, from its first group on that package pgbackend has listen to a signal
+	perSignal               // the process, from its first group on that leaves a record on a signal
 )
 
 // deciders say, for users, who decides in the scopes of a process.
@@ -297,12 +298,16 @@ var optionTable = []*option{
 	row("GOCCL_RECORDER", perRank, "0", number(0, mostRecorded),
 		func(o *Options) *int { return &o.Recorder },
 		"How many of a group's last operations are remembered, for the file that is written when one fails "+
-			"(docs/torch.md); 0: none. The Python package asks for 4096."),
+			"(docs/flight.md); 0: none, or 4096 with GOCCL_RECORD_FILE. The Python package asks for 4096."),
+	row("GOCCL_RECORD_FILE", perRank, "", text(nil),
+		func(o *Options) *string { return &o.RecordFile },
+		"File to which a process writes the last operations of its groups when one fails, and on a signal; the "+
+			"number of its rank is added to the name (docs/flight.md). Not set: in Python where torch's recorder "+
+			"would write, in Go none is written."),
 	row("GOCCL_RECORD_SIGNAL", perSignal, "USR2", word(signalName, "USR2", "USR1", "none"),
 		func(o *Options) *string { return &o.RecordSignal },
-		"Signal at which a process of the Python package writes the last operations of its groups to that file, "+
-			"also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the "+
-			"signal itself, or ignores it, keeps it."),
+		"Signal at which a process writes that file, also while it computes or waits (docs/flight.md): USR2, USR1, "+
+			"or none. A program in Python or C that handles the signal itself, or ignores it, keeps it."),
 	row("GOCCL_REGISTERED", perProcess, "16G", zeroIsNone(size(registeredUnit, mostRegistered), registeredForm),
 		func(o *Options) *int { return &o.Registered },
 		"Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only, memory is "+

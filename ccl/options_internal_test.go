@@ -5,11 +5,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/internal/signals"
 )
 
 // samples has, for each option, texts that it takes with what they are printed as, and texts that
@@ -63,6 +65,7 @@ var samples = map[string]struct {
 			"29700-29600": "want a port", "tcp:29600": "want a port"}},
 	"RECORDER": {map[string]string{"0": "", "4096": "4096"},
 		map[string]string{"1048577": "want a number from 0 to 1048576"}},
+	"RECORD_FILE": {map[string]string{"/tmp/of_": "/tmp/of_"}, nil},
 	"RECORD_SIGNAL": {map[string]string{"sigusr1": "USR1", "None": "none"},
 		map[string]string{"HUP": "want USR2, USR1 or none"}},
 	"REGISTERED":  {sizesOrNone, noSizes},
@@ -240,7 +243,8 @@ func TestLaterGroups(t *testing.T) {
 			"GOCCL_REGISTERED=4M; set it for that group, or for the whole process by the environment",
 	}, told(&NodeOptions{SocketIfname: "lo", Port: "29600", PeerTimeout: 5e9, Registered: 8 << 20, IBSL: 3,
 		RecordSignal: "USR1"}))
-	n.Listens("USR2")
+	defer signals.Use(func(syscall.Signal, func()) (bool, error) { return true, nil })()
+	require.NoError(t, n.ListenToSignal("USR2"))
 	require.Len(t, told(&NodeOptions{RecordSignal: "USR1"}), 1)
 	require.Empty(t, told(&NodeOptions{RecordSignal: "USR2"}))
 	require.Empty(t, told(nil))

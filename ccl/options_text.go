@@ -183,7 +183,7 @@ var subjects = []struct{ heading, names string }{
 	{"RDMA", "IB_HCA IB_GID_INDEX IB_RETRY_CNT IB_SL IB_TC IB_TIMEOUT"},
 	{"Memory", "BUFFSIZE REGISTERED"},
 	{"CUDA", "CUDA_ROUTE CUDA_BUFFSIZE CUDA_GRAPHS CUDA_INTERPRET CUDA_REGISTERED"},
-	{"What is told of a job", "DEBUG DEBUG_FILE DEBUG_FORMAT TOP RECORDER RECORD_SIGNAL"},
+	{"What is told of a job", "DEBUG DEBUG_FILE DEBUG_FORMAT TOP RECORDER RECORD_FILE RECORD_SIGNAL"},
 }
 
 // OptionHelp returns all options for users, by subject.

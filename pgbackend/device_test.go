@@ -229,7 +229,7 @@ func TestDeviceGroup(t *testing.T) {
 			require.EqualValues(t, count, record.In)
 			require.True(t, record.Done && record.Code == fault.OK && !record.Ended.IsZero())
 		}
-		require.NotEmpty(t, Trace())
+		require.NotEmpty(t, ccl.Trace())
 		require.EqualValues(t, calls, r.comm.Load().Seq())
 	}
 	send := ranks[0].enqueue(t, &ccl.Call{Coll: dtype.Send, Type: dtype.F32, Root: 2, In: ranks[0].blockAt(0, 10)})

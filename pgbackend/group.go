@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +35,7 @@ type Group struct {
 	about     atomic.Pointer[about]
 	options   kept
 	place     *place                 // of the tensors; nil for the host
-	file      atomic.Pointer[string] // where RecordTo puts the record
+	file      atomic.Pointer[string] // where records are left
 	draining  atomic.Pointer[still]  // what the last Drain has seen
 	monitored atomic.Uint64          // monitored barriers of this generation so far
 	sparse    atomic.Int32           // Sparses that have not ended
@@ -82,6 +81,7 @@ func open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.RecordFile = "" // whoever calls RecordTo has it, and writes the files of failures
 	n, err := node(opts.NodeOptions)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (g *Group) enter(op, member string, by time.Time,
 	g.state.Joined = true
 	g.rank, g.size, g.members = comm.Rank(), comm.Size(), members
 	g.comm.Store(comm)
-	remember(g)
+	g.tell(comm)
 	return nil
 }
 
@@ -221,7 +221,6 @@ func (g *Group) Become(next *Group) error {
 	comm, rank, size := next.comm.Swap(nil), next.rank, next.size
 	next.state.Joined, next.state.Closed = false, true
 	next.mu.Unlock()
-	forget(next)
 	if comm == nil {
 		return fault.New(fault.Invalid, "the new members have not joined yet")
 	}
@@ -242,8 +241,7 @@ func (g *Group) Become(next *Group) error {
 	g.state.Generation++
 	g.monitored.Store(0)
 	former := g.comm.Swap(comm)
-	forget(g)
-	remember(g)
+	g.tell(comm)
 	if former != nil {
 		return former.Close()
 	}
@@ -483,24 +481,7 @@ func (g *Group) Close() error {
 	if comm == nil {
 		return g.taken().release()
 	}
-	forget(g)
 	return comm.Close()
-}
-
-// remember and forget maintain the list of groups that Trace reports.
-func remember(g *Group) {
-	if a, comm := g.about.Load(), g.comm.Load(); a != nil && comm != nil {
-		comm.Describe(a.description, a.ranks)
-	}
-	joinedGroups.Lock()
-	defer joinedGroups.Unlock()
-	joinedGroups.list = append(joinedGroups.list, g)
-}
-
-func forget(g *Group) {
-	joinedGroups.Lock()
-	defer joinedGroups.Unlock()
-	joinedGroups.list = slices.DeleteFunc(joinedGroups.list, func(other *Group) bool { return other == g })
 }
 
 // blockOf returns Go memory as the one block of a call. The operation keeps the memory alive for as

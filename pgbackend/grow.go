@@ -68,6 +68,7 @@ func openNewcomer(cfg Config) (*Group, error) {
 	if opts.Timeout > 0 {
 		g.timeout = opts.Timeout
 	}
+	opts.RecordFile = "" // as in open
 	n, err := node(opts.NodeOptions)
 	if err != nil {
 		return nil, err

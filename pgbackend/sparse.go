@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/flight"
 	"github.com/goccl/goccl/ccl/kernel"
-	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 const (

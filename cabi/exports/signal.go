@@ -5,24 +5,25 @@ package exports
 import "C"
 
 import (
-	"io"
 	"os"
 	"syscall"
 
+	"github.com/goccl/goccl/internal/signals"
 	"github.com/goccl/goccl/pgbackend"
 )
 
-func init() { pgbackend.WatchSignals(watchSignal) }
+func init() { signals.Use(watchSignal) }
 
 // bell is the end of the pipe that the handler writes to. It stays open as long as the process
 // lives.
 var bell *os.File
 
-// watchSignal returns what has a byte for each signal, or nil if the program handles or ignores it.
-func watchSignal(number syscall.Signal) (io.Reader, error) {
+// watchSignal has told called for each signal; it reports false if the program handles or ignores
+// it.
+func watchSignal(number syscall.Signal, told func()) (bool, error) {
 	r, w, err := os.Pipe() // neither end blocks, nor survives an exec
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	installed := false
 	raw, err := w.SyscallConn()
@@ -32,10 +33,17 @@ func watchSignal(number syscall.Signal) (io.Reader, error) {
 	if !installed {
 		r.Close()
 		w.Close()
-		return nil, err
+		return false, err
 	}
 	bell = w
-	return r, nil
+	go func() {
+		for buffer := make([]byte, 64); ; told() { // signals that come meanwhile count as one
+			if _, err := r.Read(buffer); err != nil {
+				return
+			}
+		}
+	}()
+	return true, nil
 }
 
 //export goccl_go_group_record_to

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/flight/trace"
 	"github.com/goccl/goccl/pgbackend"
 )
 
@@ -41,13 +42,13 @@ func goccl_go_trace(path *C.char, buf unsafe.Pointer, size C.size_t,
 	case buf == nil && size > 0:
 		return answer(null("buf"), record)
 	}
-	trace := pgbackend.Trace()
-	*length = C.size_t(len(trace))
+	operations := ccl.Trace()
+	*length = C.size_t(len(operations))
 	if path != nil {
-		return answer(pgbackend.WriteTrace(C.GoString(path), trace), record)
+		return answer(trace.Write(C.GoString(path), operations), record)
 	}
-	if len(trace) <= int(size) {
-		copy(unsafe.Slice((*byte)(buf), len(trace)), trace)
+	if len(operations) <= int(size) {
+		copy(unsafe.Slice((*byte)(buf), len(operations)), operations)
 	}
 	return C.GOCCL_OK
 }

@@ -9,11 +9,11 @@ import (
 // the longest entry that is the package itself or a folder above it, and may import packages in
 // lower layers.
 var layers = [][]string{
-	{"ccl/dtype", "ccl/fault", "internal/humanize"},
+	{"ccl/dtype", "ccl/fault", "internal/humanize", "internal/signals"},
 	{"internal/lint", "internal/netlab"},
 	{"ccl/plan", "ccl/topo", "internal/logs", "internal/mem", "internal/park", "transport"},
 	{"internal/agree", "internal/live", "ccl/member", "internal/record"},
-	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel",
+	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel", "ccl/flight",
 		"transport/ring", "transport/outbox", "transport/unproven"},
 	{"ccl/program"},
 	{"ccl/tune", "ccl/exec", "transport/*", "cuda"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch.distributed as dist
 
 from . import _boot, _loader, _recorder, _room
-from ._options import futures_wait, lines, timeout_of, waits_block
+from ._options import futures_wait, lines, record_file, timeout_of, waits_block
 from .zoptions import Options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def native(settings: str, timeout: timedelta) -> GroupOptions:
         options.told = told
     options.blocking_wait = waits_block(settings)
     options.wait_futures = futures_wait(settings)
-    _recorder.connect(options)
+    _recorder.connect(options, record_file(settings))
     return options
 
 

@@ -108,6 +108,11 @@ def futures_wait(text: str) -> bool:
     return _last(text, "FUTURES") == "wait"
 
 
+def record_file(text: str) -> str:
+    """Returns GOCCL_RECORD_FILE of the lines, "" if there is none."""
+    return _last(text, "RECORD_FILE")
+
+
 def timeout_of(text: str) -> timedelta | None:
     """Returns the timeout in the lines, which overrides torch's: seconds (90) or a Go duration (1m30s).
 

@@ -28,8 +28,8 @@ def settings(environ: Mapping[str, str] = os.environ) -> str:
     return "" if torch_records(environ) else f"GOCCL_RECORDER={OPERATIONS}\n"
 
 
-def connect(options: GroupOptions, environ: Mapping[str, str] = os.environ) -> None:
-    """Makes a failure of the group, or a signal, write a file where torch's recorder would write its own.
+def connect(options: GroupOptions, file: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Makes a failure of the group, or a signal, write a file: without a name, where torch's recorder would write its own.
 
     If torch's recorder was requested, it is connected to the group, and goccl writes none. Torch's variables that turn
     off the file of a failure leave that of a signal.
@@ -41,9 +41,11 @@ def connect(options: GroupOptions, environ: Mapping[str, str] = os.environ) -> N
         return
     records.add("goccl")
     folder = os.path.join(os.path.expanduser("~"), ".cache", "torch")
-    options.trace_prefix = _first(
-        environ, "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
-    ) or os.path.join(folder, "comm_lib_trace_rank_")
+    options.trace_prefix = (
+        file
+        or _first(environ, "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+        or os.path.join(folder, "comm_lib_trace_rank_")
+    )
     options.trace_failures = (
         _first(environ, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT") or "1"
     ).lower() not in ("0", "false", "no", "n")

@@ -86,11 +86,14 @@ class Options(Settings):
             (29600-29700): a host needs as many as it has ranks. Not set: any port. The first group of a process that
             may use TCP decides. (``GOCCL_PORT``)
         recorder: How many of a group's last operations are remembered, for the file that is written when one fails
-            (docs/torch.md); 0: none. The Python package asks for 4096. (``GOCCL_RECORDER``, default 0)
-        record_signal: Signal at which a process of the Python package writes the last operations of its groups to
-            that file, also while it computes or waits (docs/flight.md): USR2, USR1, or none. A program that handles the
-            signal itself, or ignores it, keeps it. The first group of a process whose operations are recorded decides.
-            (``GOCCL_RECORD_SIGNAL``, default USR2)
+            (docs/flight.md); 0: none, or 4096 with GOCCL_RECORD_FILE. The Python package asks for 4096.
+            (``GOCCL_RECORDER``, default 0)
+        record_file: File to which a process writes the last operations of its groups when one fails, and on a
+            signal; the number of its rank is added to the name (docs/flight.md). Not set: in Python where torch's
+            recorder would write, in Go none is written. (``GOCCL_RECORD_FILE``)
+        record_signal: Signal at which a process writes that file, also while it computes or waits (docs/flight.md):
+            USR2, USR1, or none. A program in Python or C that handles the signal itself, or ignores it, keeps it. The
+            first group of a process whose operations are recorded decides. (``GOCCL_RECORD_SIGNAL``, default USR2)
         registered: Room for registered memory of a process (goccl.empty), such as 512M or 64G: addresses only,
             memory is taken as it is used. 0: none, as where it is more than an eighth of what ulimit -v leaves. See
             docs/registered.md. The first group of a process decides. (``GOCCL_REGISTERED``, default 16G)
@@ -166,6 +169,7 @@ class Options(Settings):
     plan: str | None = None
     port: int | str | None = None
     recorder: int | None = None
+    record_file: str | None = None
     record_signal: str | None = None
     registered: int | str | None = None
     secret_file: str | None = None

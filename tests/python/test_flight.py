@@ -97,7 +97,7 @@ def compute(of):
 
 
 def test_while_python_computes(alone, tmp_path):
-    lines = re.findall(r"goccl pid \d+: SIGUSR2: the last operations of this rank are in (.*)", alone(compute))
+    lines = re.findall(r" goccl WARN rank - group -: SIGUSR2: the last operations of this rank are in (.*)", alone(compute))
     assert lines == [str(tmp_path / "trace_0")] * 2
     names = [[e["profiling_name"] for e in pickle.loads((tmp_path / f"trace_0.{turn}").read_bytes())["entries"]]
              for turn in range(2)]
@@ -171,13 +171,23 @@ def other_signal(of):
     of.written()
 
 
+def own_file(of):
+    elsewhere = of.file
+    of.file = elsewhere.with_name("of_0")
+    of.join()
+    of.send()
+    of.written()
+    assert not elsewhere.exists()
+
+
 def no_signal(of):
     of.join()
     of.send()
     time.sleep(60)
 
 
-def test_options(alone):
+def test_options(alone, tmp_path):
+    alone(own_file, GOCCL_RECORD_FILE=str(tmp_path / "of_"))
     # The second variable is about failures only.
     out = alone(other_signal, GOCCL_RECORD_SIGNAL="usr1", TORCH_FR_DUMP_ON_TIMEOUT="0")
     assert "SIGUSR1: the last operations" in out, out

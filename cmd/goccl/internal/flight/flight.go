@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goccl/goccl/ccl/flight"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
-	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 // Command returns the command.

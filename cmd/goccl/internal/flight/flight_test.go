@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/flight"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
-	"github.com/goccl/goccl/pgbackend/flight"
 )
 
-const recordsDir = "../../../../pgbackend/flight/testdata/records"
+const recordsDir = "../../../../ccl/flight/testdata/records"
 
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()

@@ -42,7 +42,7 @@ func TestReports(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(script+"----\n"+got.String()), 0o644))
 				return
 			}
-			require.Equal(t, want, got.String(), "go test ./pgbackend/flight -rewrite writes it anew")
+			require.Equal(t, want, got.String(), "go test ./ccl/flight -rewrite writes it anew")
 		})
 	}
 }

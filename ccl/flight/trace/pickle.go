@@ -1,4 +1,6 @@
-package pgbackend
+// Package trace writes what a process remembers of its last operations, in the format of torch's
+// flight recorder.
+package trace
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package pgbackend
+package trace
 
 import (
 	"os"
@@ -8,11 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/flight"
 	"github.com/goccl/goccl/internal/record"
-	"github.com/goccl/goccl/pgbackend/flight"
 )
 
 // field returns the value of a field of a traced operation.
@@ -26,19 +25,19 @@ func field(e traced, key string) any {
 }
 
 func TestTraceOfRecords(t *testing.T) {
-	g := &Group{name: "3", rank: 1, size: 4, timeout: time.Minute}
+	g := Group{Name: "3", Rank: 1, Size: 4, Timeout: time.Minute}
 	begun := time.Unix(100, 0)
 	id := uint64(10) // older records were overwritten
-	op := func(o record.Operation, done bool, code fault.Code) ccl.Record {
+	op := func(o record.Operation, done bool, code fault.Code) record.Record {
 		id++
 		begun = begun.Add(time.Second)
 		o.Type = dtype.BF16
-		return ccl.Record{Operation: o, ID: id, Begun: begun, Done: done, Code: code}
+		return record.Record{Operation: o, ID: id, Begun: begun, Done: done, Code: code}
 	}
 	batchOnly := op(record.Operation{Batch: 1}, true, fault.OK) // the records of its parts were overwritten
 	timed := op(record.Operation{Coll: dtype.AllReduce, Seq: 5, In: 8, Out: 8}, true, fault.OK)
 	timed.Ended = timed.Begun.Add(250 * time.Millisecond)
-	records := []ccl.Record{
+	g.Records = []record.Record{
 		batchOnly,
 		timed,
 		op(record.Operation{Coll: dtype.Broadcast, Seq: 6, Out: 3}, true, fault.OK),
@@ -47,8 +46,8 @@ func TestTraceOfRecords(t *testing.T) {
 		op(record.Operation{Batch: 2}, true, fault.OK),
 		op(record.Operation{Coll: dtype.AllGather, Seq: 7, In: 2, Out: 8}, true, fault.Timeout),
 	}
-	of := newTracedGroup(g, g.rank, g.size, 9)
-	got := of.entries(records)
+	of := newTracedGroup(&g, 9)
+	got := of.entries()
 	require.Len(t, got, 6)
 	for i, want := range []struct {
 		title, state          string
@@ -88,10 +87,10 @@ func TestTraceOfRecords(t *testing.T) {
 	require.Equal(t, dict{
 		{"last_enqueued_collective", int64(7)}, {"last_started_collective", int64(7)},
 		{"last_completed_collective", int64(6)},
-	}, of.status(records))
+	}, of.status())
 	require.Equal(t, "[0, 1, 2, 3]", of.config()[2].value)
-	g.Describe("dp", []uint64{4, 5, 6, 7})
-	of = newTracedGroup(g, g.rank, g.size, 9)
+	g.Description, g.Ranks = "dp", []uint64{4, 5, 6, 7}
+	of = newTracedGroup(&g, 9)
 	require.Equal(t, []any{"dp", "[4, 5, 6, 7]"}, []any{of.config()[1].value, of.config()[2].value})
 }
 
@@ -107,7 +106,7 @@ func TestRecordsFollowNoLink(t *testing.T) {
 	victim, path := filepath.Join(folder, "victim"), filepath.Join(folder, "trace_0")
 	require.NoError(t, os.WriteFile(victim, []byte("precious"), 0o644))
 	require.NoError(t, os.Symlink(victim, path))
-	require.NoError(t, WriteTrace(path, []byte("trace")))
+	require.NoError(t, Write(path, []byte("trace")))
 	kept, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(kept))
@@ -117,5 +116,5 @@ func TestRecordsFollowNoLink(t *testing.T) {
 	all, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	require.Len(t, all, 2, "nothing else is left")
-	require.Error(t, WriteTrace(filepath.Join(victim, "trace_0"), nil))
+	require.Error(t, Write(filepath.Join(victim, "trace_0"), nil))
 }

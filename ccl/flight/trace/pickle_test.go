@@ -1,4 +1,4 @@
-package pgbackend
+package trace
 
 import (
 	"math"

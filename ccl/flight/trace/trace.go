@@ -1,81 +1,51 @@
-package pgbackend
+package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
-	"github.com/goccl/goccl/pgbackend/flight"
+	"github.com/goccl/goccl/ccl/flight"
+	"github.com/goccl/goccl/internal/record"
 )
 
-// traceVersion is the file format version of torch's flight recorder that Trace writes: torch
-// 2.15's.
-const traceVersion = "2.10"
+// version is that of the file format of torch's flight recorder: torch 2.15's.
+const version = "2.10"
 
-// joinedGroups are the groups of this process that have joined and are not closed, in the order of
-// joining.
-var joinedGroups struct {
-	sync.Mutex
-	list []*Group
+// Group is what is written of one group.
+type Group struct {
+	Name        string
+	Description string   // torch's, or any other; "" for none
+	Ranks       []uint64 // in the whole job, by rank of the group; none where they are the same
+	Rank, Size  int
+	Timeout     time.Duration
+	Records     []record.Record
 }
 
-// about is the information about a group that only torch has.
-type about struct {
-	description string
-	ranks       []uint64 // in the whole job, by rank of the group
-}
-
-// Describe sets what traces record about the group: torch's description, and its members' ranks in
-// the whole job (empty: the same as in the group).
-func (g *Group) Describe(description string, ranks []uint64) {
-	g.about.Store(&about{description, slices.Clone(ranks)})
-	if comm := g.comm.Load(); comm != nil {
-		comm.Describe(description, ranks)
-	}
-}
-
-// EndBatch says that no more operations with this Call.Batch will come, and records that they were
-// issued as one.
-func (g *Group) EndBatch(batch uint32) error {
-	comm, err := g.joined()
-	if err != nil {
-		return err
-	}
-	return comm.EndBatch(batch)
-}
-
-// Trace returns the recorded operations of this process's groups (Options.Recorder) in the form in
-// which torch's flight recorder writes them: a pickle that torch.distributed.flight_recorder reads.
-// It contains no Python frames. What that form lacks (when the trace was made; operator, root and
-// tag of an operation) has keys of its own, which torch ignores, for package flight.
-func Trace() []byte {
-	joinedGroups.Lock()
-	groups := slices.Clone(joinedGroups.list)
-	joinedGroups.Unlock()
+// Of returns the operations of a process's groups in the form in which torch's flight recorder
+// writes them: a pickle that torch.distributed.flight_recorder reads. It contains no Python frames.
+// What that form lacks (when it was made; operator, root and tag of an operation) has keys of its
+// own, which torch ignores, for package flight. library is its name and version.
+func Of(groups []Group, library string) []byte {
 	config, status, entries := dict{}, dict{}, []traced{}
 	total := 0
-	for id, g := range groups {
-		comm := g.comm.Load()
-		if comm == nil { // closed just now
+	for id := range groups {
+		g := &groups[id]
+		if len(g.Records) == 0 {
 			continue
 		}
-		records := comm.Records()
-		if len(records) == 0 {
-			continue
-		}
-		total += int(records[len(records)-1].ID)
-		of := newTracedGroup(g, comm.Rank(), comm.Size(), id)
-		config = append(config, pair{g.name, of.config()})
-		entries = append(entries, of.entries(records)...)
-		status = append(status, pair{fmt.Sprint(id), of.status(records)})
+		total += int(g.Records[len(g.Records)-1].ID)
+		of := newTracedGroup(g, id)
+		config = append(config, pair{g.Name, of.config()})
+		entries = append(entries, of.entries()...)
+		status = append(status, pair{fmt.Sprint(id), of.status()})
 	}
 	slices.SortStableFunc(entries, func(a, b traced) int { return a.begun.Compare(b.begun) })
 	written := list{}
@@ -83,7 +53,7 @@ func Trace() []byte {
 		// Ranks are aligned by these numbers, so they also count overwritten records.
 		written = append(written, append(dict{{"record_id", total - len(entries) + i}}, e.fields...))
 	}
-	return pickle(dict{{"version", traceVersion}, {"comm_lib_version", "goccl " + ccl.Version}, {"pg_config", config},
+	return pickle(dict{{"version", version}, {"comm_lib_version", library}, {"pg_config", config},
 		{"pg_status", status}, {flight.WrittenKey, time.Now().UnixNano()},
 		{"entries", written}})
 }
@@ -95,42 +65,37 @@ type traced struct {
 
 // tracedGroup writes the records of one group.
 type tracedGroup struct {
-	about
-	name    string
-	timeout time.Duration
-	rank    int
-	id      int
+	Group
+	id int
 }
 
-func newTracedGroup(g *Group, rank, size, id int) tracedGroup {
-	of := tracedGroup{name: g.name, timeout: g.timeout, rank: rank, id: id, about: about{description: "undefined"}}
-	if a := g.about.Load(); a != nil {
-		of.about = *a
-	}
-	if len(of.ranks) == 0 {
-		for rank := range size {
-			of.ranks = append(of.ranks, uint64(rank))
+func newTracedGroup(g *Group, id int) tracedGroup {
+	of := tracedGroup{*g, id}
+	of.Description = cmp.Or(of.Description, "undefined")
+	if len(of.Ranks) == 0 {
+		for rank := range of.Size {
+			of.Ranks = append(of.Ranks, uint64(rank))
 		}
 	}
 	return of
 }
 
 func (g tracedGroup) config() dict {
-	ranks := strings.ReplaceAll(fmt.Sprint(g.ranks), " ", ", ") // a Python list: [0, 1]
+	ranks := strings.ReplaceAll(fmt.Sprint(g.Ranks), " ", ", ") // a Python list: [0, 1]
 	global := list{}
-	for _, rank := range g.ranks {
+	for _, rank := range g.Ranks {
 		global = append(global, int64(rank))
 	}
-	return dict{{"name", g.name}, {"desc", g.description}, {"ranks", ranks}, {"global_ranks", global}}
+	return dict{{"name", g.Name}, {"desc", g.Description}, {"ranks", ranks}, {"global_ranks", global}}
 }
 
-func isMessage(r *ccl.Record) bool { return r.Coll == dtype.Send || r.Coll == dtype.Recv }
+func isMessage(r *record.Record) bool { return r.Coll == dtype.Send || r.Coll == dtype.Recv }
 
 // status reports how far the collectives have come.
-func (g tracedGroup) status(records []ccl.Record) dict {
+func (g tracedGroup) status() dict {
 	called, ended := int64(-1), int64(-1)
-	for i := range records {
-		if r := &records[i]; r.Coll.Valid() {
+	for i := range g.Records {
+		if r := &g.Records[i]; r.Coll.Valid() {
 			called = int64(r.Seq)
 			if r.Done && r.Code == fault.OK {
 				ended = called
@@ -148,8 +113,8 @@ type batch struct {
 	ended   bool
 }
 
-func (g tracedGroup) entries(records []ccl.Record) []traced {
-	batches := map[uint32]*batch{}
+func (g tracedGroup) entries() []traced {
+	records, batches := g.Records, map[uint32]*batch{}
 	for i := range records {
 		r := &records[i]
 		if r.Batch == 0 || r.Coll == dtype.NoCollective {
@@ -181,7 +146,7 @@ func (g tracedGroup) entries(records []ccl.Record) []traced {
 
 // entry returns one operation, or a batch. until is when the next operation began: if nobody read
 // when this one ended, it is known to have ended before that.
-func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
+func (g tracedGroup) entry(r *record.Record, of *batch, until time.Time) dict {
 	message, seq, well := isMessage(r), r.Seq, r.Done && r.Code == fault.OK
 	if of != nil {
 		seq = of.seq // torch's analyzer finds the parts of a batch by their common number
@@ -194,7 +159,7 @@ func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 		collectiveSeq, messageSeq = 0, seq
 	}
 	e := dict{
-		{"pg_id", g.id}, {"process_group", tuple{g.name, g.description}},
+		{"pg_id", g.id}, {"process_group", tuple{g.Name, g.Description}},
 		{"collective_seq_id", int64(collectiveSeq)}, {"p2p_seq_id", int64(messageSeq)}, {"op_id", int64(r.ID)},
 		{"profiling_name", "goccl:" + g.title(r)}, {"time_created_ns", r.Begun.UnixNano()},
 	}
@@ -225,27 +190,27 @@ func (g tracedGroup) entry(r *ccl.Record, of *batch, until time.Time) dict {
 	}
 	return append(e, pair{"state", state},
 		pair{"time_discovered_started_ns", started}, pair{"time_discovered_completed_ns", ended},
-		pair{"retired", r.Done}, pair{"timeout_ms", g.timeout.Milliseconds()}, pair{"is_p2p", message},
+		pair{"retired", r.Done}, pair{"timeout_ms", g.Timeout.Milliseconds()}, pair{"is_p2p", message},
 		pair{"frames", list{}})
 }
 
 // title names the operation as torch's analyzer knows it. Its ranks are ranks of the group.
-func (g tracedGroup) title(r *ccl.Record) string {
+func (g tracedGroup) title(r *record.Record) string {
 	switch {
 	case r.Coll == dtype.NoCollective:
 		return "coalesced"
 	case r.Coll == dtype.Send:
-		return fmt.Sprintf("send %d->%d", g.rank, r.Root)
+		return fmt.Sprintf("send %d->%d", g.Rank, r.Root)
 	case r.Coll == dtype.Recv && r.Root < 0:
-		return fmt.Sprintf("recv %d<-?", g.rank)
+		return fmt.Sprintf("recv %d<-?", g.Rank)
 	case r.Coll == dtype.Recv:
-		return fmt.Sprintf("recv %d<-%d", g.rank, r.Root)
+		return fmt.Sprintf("recv %d<-%d", g.Rank, r.Root)
 	}
 	return r.Coll.String()
 }
 
 // sizes returns the size and type of all blocks together, as one tensor.
-func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
+func sizes(role string, r *record.Record, elements uint64, has bool) dict {
 	shapes, types := list{}, list{}
 	if has && r.Type.Valid() && r.Coll != dtype.NoCollective {
 		shapes, types = list{list{int64(elements)}}, list{flight.TorchTypes[r.Type]}
@@ -253,10 +218,10 @@ func sizes(role string, r *ccl.Record, elements uint64, has bool) dict {
 	return dict{{role + "_sizes", shapes}, {role + "_dtypes", types}}
 }
 
-// WriteTrace writes a trace to a file, which only its owner can read, and creates its folder. A
-// reader never finds a part of a trace: a failure and a signal may come at the same time. In a
+// Write writes a trace to a file, which only its owner can read, and creates its folder. A reader
+// never finds a part of a trace: a failure and a signal may come at the same time. In a
 // folder that others may write to, no link of theirs is followed.
-func WriteTrace(path string, trace []byte) error {
+func Write(path string, trace []byte) error {
 	folder := filepath.Dir(path)
 	// A name that readers of the folder, which know the files by their prefix, do not take for one
 	// of them.
