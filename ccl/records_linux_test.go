@@ -86,11 +86,16 @@ func TestRecordsOfPrograms(t *testing.T) {
 			string(out))
 		return nil
 	})
+	var all []*flight.Record
 	for rank := range 2 {
 		record, err := flight.ReadFile(filepath.Join(folder, "at_signal_"+strconv.Itoa(rank)))
 		require.NoError(t, err)
-		report := flight.Compare([]*flight.Record{record}, nil)
-		require.Equal(t, "world", report.Groups[0].Name)
-		require.EqualValues(t, 1, report.Groups[0].Stands[0].Ended)
+		all = append(all, record)
+	}
+	report := flight.Compare(all, nil)
+	require.Len(t, report.Groups, 1)
+	require.Equal(t, "world", report.Groups[0].Name)
+	for _, stand := range report.Groups[0].Stands {
+		require.Equal(t, []int64{1, 1}, []int64{stand.Called, stand.Ended}, "%+v", report)
 	}
 }
