@@ -172,8 +172,9 @@ var (
 	assignment = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*)=(.*)$`)
 	// A word that the reader replaces: FILE, COLLECTIVE/ALGORITHM, $RANK, or something left out.
 	placeholder = regexp.MustCompile(`^[A-Z][A-Z_]*(/[A-Z_]+)?$|[…$]`)
-	ofHere      = regexp.MustCompile(`^(\./)?(examples|tests|ci|docs|ccl|cmd|python)/[\w./-]+$`)
-	programs    = strings.Fields("goccl make go python python3 torchrun mpirun mpiexec srun bash sh exec export")
+	ofHere      = regexp.MustCompile(
+		`^(\./)?(cabi|ccl|ci|cmd|cuda|docs|examples|internal|pgbackend|python|tests|transport)/[\w./-]+$`)
+	programs = strings.Fields("goccl make go python python3 torchrun mpirun mpiexec srun bash sh exec export")
 )
 
 // checker checks the commands of one page.
@@ -197,6 +198,7 @@ func (c *checker) line(text string) {
 	if message.MatchString(text) {
 		return
 	}
+	c.file(text)
 	for _, words := range commandsIn(prompt.ReplaceAllString(text, "")) {
 		first := slices.IndexFunc(words, func(w string) bool { return !assignment.MatchString(w) })
 		if first >= 0 && slices.Contains(programs, words[first]) || first < 0 && len(words) > 0 {
@@ -238,11 +240,7 @@ func (c *checker) command(words []string) {
 		c.golang(words[1:])
 	}
 	for i, w := range words[1:] {
-		if ofHere.MatchString(w) {
-			if _, err := os.Stat(filepath.Join(c.top, strings.TrimSuffix(w, "/..."))); err != nil {
-				c.wrong("there is no %s", w)
-			}
-		}
+		c.file(w)
 		if slices.Contains(programs, w) { // of torchrun, srun or mpirun
 			c.command(words[i+1:])
 			break
@@ -251,6 +249,17 @@ func (c *checker) command(words []string) {
 			c.line(w)
 		}
 	}
+}
+
+// file looks for a file or folder of the repository.
+func (c *checker) file(name string) {
+	if !ofHere.MatchString(name) {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(c.top, strings.TrimSuffix(name, "/..."))); err != nil {
+		c.wrong("there is no %s", name)
+	}
+	c.counts["files"]++
 }
 
 // make checks the targets and variables of make.
@@ -424,7 +433,8 @@ func (c *checker) run(env, words []string) {
 }
 
 // Commands that pages show are understood by what they call: goccl, make, go test, with their
-// flags, values, targets and files. Those of goccl that are quick end well.
+// flags, values, targets and files. Those of goccl that are quick end well. Files that pages name
+// are there.
 func TestCommandsOfPages(t *testing.T) {
 	top, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -451,7 +461,8 @@ func TestCommandsOfPages(t *testing.T) {
 		})
 	}
 	t.Log(counts)
-	for what, least := range map[string]int{"goccl": 50, "run": 5, "make": 50, "go test": 3, "settings": 30} {
+	least := map[string]int{"goccl": 50, "run": 5, "make": 50, "go test": 3, "settings": 30, "files": 50}
+	for what, least := range least {
 		require.GreaterOrEqual(t, counts[what], least, "%s: pages are not read as they are written", what)
 	}
 }
