@@ -3,9 +3,9 @@ measure. All other lines of goccl are for cmd/goccl/pages_test.go.
 """
 import ast
 import dataclasses
-import importlib.util
 import os
 import pathlib
+import pkgutil
 import re
 import shlex
 import socket
@@ -66,13 +66,24 @@ def test_names():
     assert fields and fields <= {field.name for field in dataclasses.fields(goccl.Options)}
 
 
-def test_modules():
-    """python -m, with the newest torch, which the pages are about."""
+def test_names_of_torch():
+    """Also the modules of python -m. The pages are about the newest torch."""
     modules = matching(r"python3? -m ([\w.]+)")
-    assert modules
+    names = set(re.findall(r"(?<![\w./-])(?:torch|dist)(?:\.\w+)+\b", "\n".join(code())))
+    assert modules and len(names) > 40
     if torch.__version__ < "2.15":
         return
-    assert not [name for name in modules if not importlib.util.find_spec(name)]
+    names = [re.sub(r"^dist\.", "torch.distributed.", name)
+             for name in names if ".WORLD." not in name]  # it is None without a group
+    missing = [name for name in names + modules if not there(name)]
+    assert not missing
+
+
+def there(name):
+    try:
+        return pkgutil.resolve_name(name) is not None
+    except (AttributeError, ImportError):
+        return False
 
 
 def test_torchrun():
@@ -86,6 +97,19 @@ def started(line, folder):
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.Popen(line, shell=True, cwd=folder, env={**os.environ, "PATH": path},
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def free_ports():
+    """Returns a port that is free, and so is the next one."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("localhost", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("localhost", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
 
 
 def short(line):
@@ -103,9 +127,7 @@ def test_bench(line, tmp_path):
 @pytest.mark.parametrize("line", matching(TWO_HOSTS))
 def test_two_hosts(line, tmp_path):
     """Both launchers are on this host."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_ports()
     line = short(line).replace("10.0.0.1", "localhost").replace("--port 29400", f"--port {port}")
     processes = [started(each, tmp_path) for each in (line, line.replace("--host 0", "--host 1"))]
     out = [process.communicate(timeout=60)[0] for process in processes]
