@@ -88,8 +88,8 @@ def main(runs):
         for level, ranks, *_ in CASES:
             for size in results.sizes(level, "all_reduce", ranks):
                 theirs, ours, _ = cells(results, level, ranks, size)
-                writer.writerow([level, "all_reduce", ranks, size, "gloo" if level == "torch" else "mpi", f"{theirs:.4g}"])
-                writer.writerow([level, "all_reduce", ranks, size, "goccl", f"{ours:.4g}"])
+                writer.writerow([level, "all_reduce", ranks, size, "gloo" if level == "torch" else "mpi", f"{theirs:.6g}"])
+                writer.writerow([level, "all_reduce", ranks, size, "goccl", f"{ours:.6g}"])
     subprocess.run([core.BUILD / "env/plot/bin/python", core.HERE / "plot.py", table, core.ROOT / "docs/bench.svg"],
                    check=True, env={**os.environ, "MPLCONFIGDIR": str(core.BUILD)})
     print(made)

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 import bars  # noqa: E402
 import core  # noqa: E402
 import guard  # noqa: E402
+import readme  # noqa: E402
 import results as measured  # noqa: E402
 import torch_level  # noqa: E402
 
@@ -115,17 +116,18 @@ def test_the_guard_measures_both_levels(tmp_path):
 
 
 def test_the_figures_of_the_readme_are_those_of_its_picture():
-    """The tables of README.md have one row for each level, number of ranks and library of readme.csv, in its order."""
+    """The table of README.md has a row for each size of readme.csv, and in it the figures, in its order."""
     drawn = {}
     with open(HERE / "readme.csv", newline="") as file:
         for row in csv.DictReader(file):
-            drawn.setdefault((row["level"], row["ranks"], row["library"]), {})[int(row["bytes"])] = row["median_us"]
-    written = re.findall(r"(?m)^\|.*(Gloo|the best MPI|goccl) \| ([\d.,| ]+) \|$",
-                         (HERE.parents[1] / "README.md").read_text())
-    names = {"gloo": "Gloo", "mpi": "the best MPI", "goccl": "goccl"}
-    assert [(name, figures.replace(",", "").split(" | ")) for name, figures in written] == [
-        (names[library], list(figures.values())) for (_, _, library), figures in drawn.items()]
-    assert all(list(figures) == bars.SIZES for figures in drawn.values())
+            drawn.setdefault(measured.size_name(int(row["bytes"])), []).append(measured.figure(float(row["median_us"])))
+    table = re.search(f"{re.escape(readme.BEGIN)}(.*){re.escape(readme.END)}", (HERE.parents[1] / "README.md").read_text(),
+                      re.DOTALL)[1]
+    rows = {cells[0]: cells[1:] for cells in (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "B |" in line)}
+    ours = {size: [cell for i, cell in enumerate(cells) if i % 3 < 2] for size, cells in rows.items()}  # without the ratios
+    assert ours == drawn
+    assert list(drawn) == [measured.size_name(size) for size in bars.SIZES]
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not all(map(shutil.which, ("go", "ip", "tc"))),

@@ -148,7 +148,7 @@ def made(name, request):
         environment.pop(each, None)
     port = free_port()
     if name == "goccl run":
-        return Launcher("exec goccl run -n 4 --grace 3s -- python train.py", environment)
+        return Launcher("exec goccl run -n 4 --grace 10s -- python train.py", environment)
     if name == "torchrun":
         return Launcher("exec torchrun --nproc-per-node 4 --master-port 0 --standalone train.py".replace(
             "train.py", "python train.py").replace("--standalone python", "--standalone --no-python python"), environment)
