@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import time
 
+from results import REWRITTEN
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = ROOT / "build/bench"
@@ -161,6 +163,19 @@ class World:
         answer = self.ask(f"block {op} {element} {size} {turns} {warm}", "time")
         return max(int(words[0]) for words in answer) / turns / (2e3 if op == "ping_pong" else 1e3)
 
+    def touched_block(self, op, element, size, turns, warm):
+        """The same with the inputs touched before each call.
+
+        Returns the microseconds of a call with its touch, and of the touch alone. Ranks of one processor touch one
+        after the other.
+        """
+        answer = self.ask(f"block {op} {element} {size} {turns} {warm} touch", "time")
+        if any(len(words) != 2 for words in answer):
+            raise Failure(f"{self.name}: its program is older than rank.c; run tests/bench/install.sh")
+        both, alone = zip(*((int(words[0]), int(words[1])) for words in answer))
+        cpus, unit = len(os.sched_getaffinity(0)), turns * (2e3 if op == "ping_pong" else 1e3)
+        return max(both) / unit, max(sum(alone[cpu::cpus]) for cpu in range(cpus)) / unit
+
     def cpu_seconds(self):
         """Returns the CPU time of every rank so far, to the nanosecond, over all its live threads."""
         return [sum(int(task.read_text().split()[0])
@@ -212,6 +227,7 @@ class Turns:
     """
 
     LIMIT, STEP = 200000, 8
+    touch = 0.0  # the microseconds of the last block's touch alone
 
     def __init__(self, world, case, block_us):
         self.world, self.case, self.block_us, self.count = world, case, block_us, 2
@@ -223,11 +239,22 @@ class Turns:
 
     def block(self):
         """Runs a block; returns the microseconds of a call, from which the next block's length follows."""
-        micros = self.world.block(*self.case, self.count, max(1, min(50, self.count // 5)))
+        micros = self.run(max(1, min(50, self.count // 5)))
         fits = int(self.block_us / max(micros, 0.01))
         # Only a large deviation changes the count.
         if fits < self.count // 2 or fits > self.count * 2:
             self.count = max(2, min(self.LIMIT, self.count * self.STEP, fits))
+        return micros
+
+    def run(self, warm):
+        return self.world.block(*self.case, self.count, warm)
+
+
+class TouchedTurns(Turns):
+    """The same with the inputs touched before each call; a block's microseconds are those of call and touch."""
+
+    def run(self, warm):
+        micros, self.touch = self.world.touched_block(*self.case, self.count, warm)
         return micros
 
 
@@ -242,21 +269,25 @@ def contenders(worlds, op):
 def measure(worlds, op, ranks, run, dice, options, results):
     """Runs one operation once: the sizes in random order, at each size the libraries' blocks in random order."""
     columns = contenders(worlds, op)
+    kinds = {"core": Turns, **({"core" + REWRITTEN: TouchedTurns} if options.touch else {})}
     for size in dice.sample(options.sizes, len(options.sizes)):
         turns, blocks = {}, {}
         for column, (world, element) in columns.items():
             case = (op, element, vector_bytes(op, size, ranks, element))
             wrong = world.check(*case)
             if wrong is not None:
-                results.wrong("core", op, ranks, size, column, wrong)
-                turns[column], blocks[column] = Turns(world, case, options.block_ms * 1e3), []
+                for level, kind in kinds.items():
+                    results.wrong(level, op, ranks, size, column, wrong)
+                    turns[level, column] = kind(world, case, options.block_ms * 1e3)
+                    blocks[level, column] = []
         for _ in range(options.blocks):
-            for column in dice.sample(list(turns), len(turns)):
-                blocks[column].append(turns[column].block())
-        for column, times in blocks.items():
-            results.add("core", op, ranks, size, column, run, options.of_blocks(times))
+            for each in dice.sample(list(turns), len(turns)):
+                blocks[each].append((turns[each].block(), turns[each].touch))
+        for (level, column), times in blocks.items():
+            both, touch = map(options.of_blocks, zip(*times))
+            results.add(level, op, ranks, size, column, run, both - touch, touch)
             # The results must still be right after all blocks.
-            results.wrong("core", op, ranks, size, column, turns[column].world.check(*turns[column].case))
+            results.wrong(level, op, ranks, size, column, turns[level, column].world.check(*turns[level, column].case))
 
 
 def idle(world, seconds):

@@ -90,7 +90,7 @@ def arguments():
                         "each time, printed)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.best, options.extra = False, False
+    options.best, options.touch, options.extra = False, False, False
     options.backends = ["goccl", "gloo"]
     return options
 

@@ -3,12 +3,13 @@
  * It connects to the driver's unix socket and obeys lines of text. Between two lines it sleeps in read(), so that the
  * ranks of all libraries can live at the same time without taking the cores from the one that is measured.
  *
- *   driver                              rank
- *                                       join NAME RANK SIZE PID ADDRESS
- *   peers ADDRESS ...                   ready
- *   pin CPU | pin all                   pinned
- *   check OP ELEMENT BYTES              wrong COUNT | none   (the library does not have it)
- *   block OP ELEMENT BYTES TURNS WARM   time NANOSECONDS
+ *   driver                                    rank
+ *                                             join NAME RANK SIZE PID ADDRESS
+ *   peers ADDRESS ...                         ready
+ *   pin CPU | pin all                         pinned
+ *   check OP ELEMENT BYTES                    wrong COUNT | none   (the library does not have it)
+ *   block OP ELEMENT BYTES TURNS WARM         time NANOSECONDS
+ *   block OP ELEMENT BYTES TURNS WARM touch   time NANOSECONDS TOUCHING_ALONE (of processor time)
  *   quit
  */
 #define _GNU_SOURCE
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 enum { LINE = 1 << 20, PATIENCE = 180 /* seconds for one line; a rank never outlives a hang by more */ };
+enum { CACHE_LINE = 64 };
 
 static const char* const op_names[OPS] = {"all_reduce", "all_gather", "reduce_scatter",
                                           "all_to_all", "broadcast", "ping_pong"};
@@ -47,11 +49,13 @@ void fail(const char* format, ...) {
   _exit(1);
 }
 
-static uint64_t now(void) {
+static uint64_t clock_of(clockid_t id) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(id, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+static uint64_t now(void) { return clock_of(CLOCK_MONOTONIC); }
 
 static int connect_to(const char* path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -108,6 +112,22 @@ static int differs(const void* memory, enum element element, size_t index, float
                         : ((const uint16_t*)memory)[index] != (uint16_t)(bits >> 16);
 }
 
+/* The bytes that this rank reads as input. */
+static size_t input_bytes(const struct work* work) {
+  if (work->op == BROADCAST && place.rank != 0)
+    return 0;
+  return work->count / (work->op == ALL_GATHER ? (size_t)place.size : 1) * width(work->element);
+}
+
+/* Writes to each cache line of the input the word that is there: as if the program had computed it anew, no other
+ * processor has the line then, but the results stay the same. */
+static void touch(size_t bytes) {
+  for (size_t i = 0; i < bytes; i += CACHE_LINE) {
+    volatile uint16_t* word = (volatile uint16_t*)(in + i);
+    *word = *word;
+  }
+}
+
 /* Runs the operation once on known numbers and counts the wrong ones; leaves zeros, which stay zeros however often they
  * are added. */
 static size_t check(const struct work* work) {
@@ -118,6 +138,7 @@ static size_t check(const struct work* work) {
   memset(out, 0xFF, bytes);
   for (size_t k = 0; k < filled; k++)
     put(in, work->element, k, value(work->op == ALL_GATHER ? offset + k : k, place.rank));
+  touch(input_bytes(work)); /* so that a touch that changes something is found */
   library_run();
   switch (work->op) {
     case ALL_REDUCE:
@@ -160,12 +181,41 @@ static uint64_t block(long turns, long warm) {
   return now() - start;
 }
 
-static int parse(char* line, struct work* work, long* turns, long* warm) {
-  char op[32], element[8];
+/* A block with the input touched before each call. The driver takes off the time of touching alone, which is measured
+ * right after it. A clock around each call would add 20 ns to a call of 300, and would leave out that a touch costs
+ * more where the library has left the lines in another processor's cache, which is the library's doing. Touching alone
+ * is measured in processor time, since ranks that share a processor would count each other's. */
+static uint64_t touched_block(const struct work* work, long turns, long warm, uint64_t* alone) {
+  size_t bytes = input_bytes(work);
+  library_barrier();
+  for (long i = 0; i < warm; i++) {
+    touch(bytes);
+    library_run();
+  }
+  library_barrier();
+  uint64_t start = now();
+  for (long i = 0; i < turns; i++) {
+    touch(bytes);
+    library_run();
+  }
+  uint64_t time = now() - start;
+  library_barrier();
+  for (long i = 0; i <= warm; i++) /* takes the lines back from the last call */
+    touch(bytes);
+  start = clock_of(CLOCK_THREAD_CPUTIME_ID);
+  for (long i = 0; i < turns; i++)
+    touch(bytes);
+  *alone = clock_of(CLOCK_THREAD_CPUTIME_ID) - start;
+  return time;
+}
+
+static int parse(char* line, struct work* work, long* turns, long* warm, int* touched) {
+  char op[32], element[8], last[8] = "";
   size_t bytes;
   *turns = *warm = 0;
-  if (sscanf(line, "%*s %31s %7s %zu %ld %ld", op, element, &bytes, turns, warm) < 3)
+  if (sscanf(line, "%*s %31s %7s %zu %ld %ld %7s", op, element, &bytes, turns, warm, last) < 3)
     fail("cannot read the line: %s", line);
+  *touched = !strcmp(last, "touch");
   int number = 0;
   while (number < OPS && strcmp(op, op_names[number]))
     number++;
@@ -203,6 +253,7 @@ int main(int argc, char** argv) {
   while (fgets(line, LINE, from)) {
     struct work work;
     long turns, warm;
+    int touched;
     alarm(PATIENCE);
     line[strcspn(line, "\n")] = 0;
     if (!strncmp(line, "peers ", 6)) {
@@ -217,14 +268,15 @@ int main(int argc, char** argv) {
       pin(line + 4);
       fprintf(to, "pinned\n");
     } else if (!strncmp(line, "check ", 6)) {
-      if (parse(line, &work, &turns, &warm))
+      if (parse(line, &work, &turns, &warm, &touched))
         fprintf(to, "wrong %zu\n", check(&work));
       else
         fprintf(to, "none\n");
     } else if (!strncmp(line, "block ", 6)) {
-      if (!parse(line, &work, &turns, &warm))
+      if (!parse(line, &work, &turns, &warm, &touched))
         fail("asked for what the library does not have: %s", line);
-      fprintf(to, "time %llu\n", (unsigned long long)block(turns, warm));
+      uint64_t alone = 0, time = touched ? touched_block(&work, turns, warm, &alone) : block(turns, warm);
+      fprintf(to, touched ? "time %llu %llu\n" : "time %llu\n", (unsigned long long)time, (unsigned long long)alone);
     } else if (!strcmp(line, "quit")) {
       library_close();
       return 0;

@@ -3,8 +3,10 @@ import csv
 import dataclasses
 import statistics
 
-FIELDS = ["level", "op", "ranks", "bytes", "library", "run", "micros"]
-SUMMARY = ["level", "op", "ranks", "bytes", "library", "median_us", "best_us", "goccl_over_it", "q1", "q3", "wrong"]
+FIELDS = ["level", "op", "ranks", "bytes", "library", "run", "micros", "touch_us"]
+SUMMARY = ["level", "op", "ranks", "bytes", "library", "median_us", "best_us", "goccl_over_it", "q1", "q3", "wrong",
+           "touch_us"]
+REWRITTEN = ", sources rewritten"  # ends the name of a level whose inputs are touched before each call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +43,16 @@ def size_name(size):
 class Results:
     def __init__(self):
         self.times = {}   # (level, op, ranks, bytes) → {library: [micros of each run]}
+        self.touches = {}  # the same, of what was taken off for touching
         self.wrongs = {}  # (level, op, ranks, bytes, library) → number of wrong elements
         self.facts = {}   # name → [values], for facts without library and size: overlap, idle
         self.notes = []
 
-    def add(self, level, op, ranks, size, library, run, micros):
+    def add(self, level, op, ranks, size, library, run, micros, touch=0.0):
         runs = self.times.setdefault((level, op, ranks, size), {}).setdefault(library, [])
         assert len(runs) == run, f"run {run} of {library} after {len(runs)}"
         runs.append(micros)
+        self.touches.setdefault((level, op, ranks, size), {}).setdefault(library, []).append(touch)
 
     def wrong(self, level, op, ranks, size, library, count):
         key = (level, op, ranks, size, library)
@@ -64,8 +68,9 @@ class Results:
         return self.times.get((level, op, ranks, size), {})
 
     def groups(self):
-        """Returns (level, op, ranks) of all measured cases, sorted."""
-        return sorted({case[:3] for case in self.times}, key=lambda case: (case[0], case[2], case[1]))
+        """Returns (level, op, ranks) of all measured cases, sorted; with rewritten sources after without."""
+        return sorted({case[:3] for case in self.times},
+                      key=lambda case: (case[0].removesuffix(REWRITTEN), case[2], case[1], case[0]))
 
     def sizes(self, level, op, ranks):
         return sorted(size for (a, b, c, size) in self.times if (a, b, c) == (level, op, ranks))
@@ -96,7 +101,8 @@ class Results:
             writer.writerow(FIELDS)
             for case, row in sorted(self.times.items()):
                 for library, runs in row.items():
-                    writer.writerows([*case, library, run, f"{micros:.4f}"] for run, micros in enumerate(runs))
+                    writer.writerows([*case, library, run, f"{micros:.4f}", f"{touch:.4f}"] for run, (micros, touch)
+                                     in enumerate(zip(runs, self.touches[case][library])))
 
     def write_summary(self, path):
         with open(path, "w", newline="") as out:
@@ -107,7 +113,8 @@ class Results:
                     ratio = self.ratio(*case, "goccl", library)
                     quartiles = [f"{ratio.median:.3f}", f"{ratio.low:.3f}", f"{ratio.high:.3f}"] if ratio else [""] * 3
                     writer.writerow([*case, library, f"{statistics.median(runs):.3f}", f"{min(runs):.3f}", *quartiles,
-                                     self.wrongs.get((*case, library), "")])
+                                     self.wrongs.get((*case, library), ""),
+                                     f"{statistics.median(self.touches[case][library]):.3f}"])
 
 
 def table(results, level, op, ranks, rivals):
@@ -115,8 +122,10 @@ def table(results, level, op, ranks, rivals):
     cases = {size: results.of(level, op, ranks, size) for size in results.sizes(level, op, ranks)}
     columns = list(dict.fromkeys(name for row in cases.values() for name in row))
     against = [("best rival", rivals)] + [(f"/ {name}", (name,)) for name in ("floor", "fake") if name in columns]
+    rewritten = level.endswith(REWRITTEN)
     rows = [["size", *columns,
-             *(f"goccl {title}" if title.startswith("/") else f"goccl / {title}" for title, _ in against), "#wrong"]]
+             *(f"goccl {title}" if title.startswith("/") else f"goccl / {title}" for title, _ in against),
+             *(["touch taken off"] if rewritten else []), "#wrong"]]
     for size, row in cases.items():
         cells = [size_name(size)]
         cells += [figure(statistics.median(row[name])) if name in row else "-" for name in columns]
@@ -124,6 +133,9 @@ def table(results, level, op, ranks, rivals):
             best = results.best(level, op, ranks, size, among)
             ratio = results.ratio(level, op, ranks, size, "goccl", best) if best else None
             cells.append("-" if ratio is None else f"{ratio} {best}" if title == "best rival" else str(ratio))
+        if rewritten:
+            touches = [statistics.median(runs) for runs in results.touches[level, op, ranks, size].values()]
+            cells.append(f"{figure(min(touches))}–{figure(max(touches))}")
         wrong = [results.wrongs[level, op, ranks, size, name] for name in row
                  if (level, op, ranks, size, name) in results.wrongs]
         rows.append([*cells, str(sum(wrong)) if wrong else "-"])

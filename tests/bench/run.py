@@ -22,7 +22,7 @@ import time
 import bars
 import core
 import torch_level
-from results import Results, table
+from results import REWRITTEN, Results, table
 
 QUICK = {"sizes": "8,16K,1M", "runs": 3, "blocks": 1, "block_ms": 5.0, "ranks": "2", "torch_ranks": "2",
          "ops": "all_reduce,all_gather", "torch_ops": "all_reduce,burst"}
@@ -56,6 +56,9 @@ def arguments():
     parser.add_argument("--best", action="store_true",
                         help="the best block of a run counts, not the median: for a machine that others use too")
     parser.add_argument("--block-ms", type=float, help="how long a block should take (default 30)")
+    parser.add_argument("--touch", action="store_true",
+                        help="measure everything once more with the inputs rewritten before each call, a word of each "
+                             "cache line: a second table, without the time of the touch alone")
     parser.add_argument("--pin", choices=["core", "none"], default="core",
                         help="core level, all libraries alike: rank r on processor r modulo their number, or anywhere")
     parser.add_argument("--goccl-options", default="", help='core level: "GOCCL_NAME=value" words')
@@ -128,7 +131,7 @@ def main():
     print()
     rivals = {"core": core.RIVALS, "torch": torch_level.RIVALS}
     for level, op, ranks in results.groups():
-        print("\n".join(table(results, level, op, ranks, rivals[level])))
+        print("\n".join(table(results, level, op, ranks, rivals[level.removesuffix(REWRITTEN)])))
     if options.bars:
         print("\n".join(line for line in bars.lines(results)))
     print(*results.notes, sep="\n")

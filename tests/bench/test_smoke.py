@@ -25,16 +25,70 @@ def test_core_level_of_goccl_alone(tmp_path):
     command = [sys.executable, HERE / "run.py", "--quick", "--level", "core", "--libraries", "goccl",
                "--sizes", "8,1001,4K",
                "--ops", "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,ping_pong",
-               "--runs", "2", "--block-ms", "1", "--out", tmp_path]
+               "--touch", "--runs", "2", "--block-ms", "1", "--out", tmp_path]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = list(csv.DictReader(file))
+    assert {row["level"] for row in rows} == {"core", "core, sources rewritten"}
+    assert done.stdout.index("core: ping_pong") < done.stdout.index("core, sources rewritten: ping_pong")
     assert {row["op"] for row in rows} == {
         "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "ping_pong"}
     assert {row["library"] for row in rows} == {"goccl", "goccl_bf16"}
-    assert len(rows) == 3 * 7
+    assert len(rows) == 2 * 3 * 7
     assert all(row["wrong"] == "0" and float(row["median_us"]) > 0 for row in rows)
+    touches = {(row["level"], row["bytes"]): float(row["touch_us"]) for row in rows}
+    assert touches["core", "4096"] == 0 < touches["core, sources rewritten", "4096"]
+
+
+def test_torch_level_with_touched_inputs(tmp_path):
+    """Of each place of an input one operation: every rank's tensor, its part, and the root's tensor."""
+    command = [sys.executable, HERE / "run.py", "--quick", "--level", "torch", "--backends", "goccl", "--sizes", "8,4K",
+               "--torch-ops", "all_reduce,all_gather,scatter", "--touch", "--runs", "2", "--block-ms", "1",
+               "--out", tmp_path]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(tmp_path / "runs.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 2 * 2
+    assert all((float(row["touch_us"]) > 0) == (row["level"] == "torch, sources rewritten") for row in rows)
+
+
+class Answering(core.World):
+    """A world of ranks that give these answers."""
+
+    def __init__(self, answers):
+        self.name, self.answers = "mpich", answers
+
+    def ask(self, line, answer):
+        return self.answers
+
+
+def test_touches_on_one_processor_add_up(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    world = Answering([["9000", "1000"], ["8000", "3000"], ["9500", "1000"], ["9000", "500"]])
+    assert world.touched_block("all_reduce", "f32", 8, 1, 1) == (9.5, 3.5)
+    assert world.touched_block("ping_pong", "f32", 8, 1, 1) == (4.75, 1.75)
+
+
+def test_a_program_that_cannot_touch_is_named():
+    with pytest.raises(core.Failure, match="mpich.*install.sh"):
+        Answering([["9000"], ["8000"]]).touched_block("all_reduce", "f32", 8, 1, 1)
+
+
+def test_rewritten_sources_are_a_level_of_their_own(tmp_path):
+    results = filled({"goccl": [5], "mpich": [10]})
+    for library, micros, touch in (("goccl", 6, 1.5), ("mpich", 24, 1.25)):
+        results.add("core, sources rewritten", "all_reduce", 2, 8, library, 0, micros, touch)
+    assert results.groups() == [("core", "all_reduce", 2), ("core, sources rewritten", "all_reduce", 2)]
+    head, row = measured.table(results, "core, sources rewritten", "all_reduce", 2, core.RIVALS)[1:3]
+    assert re.split(r"  +", head)[-2:] == ["touch taken off", "#wrong"]
+    assert re.split(r"  +", row)[1:5] == ["6.00", "24.0", "0.25 (0.25–0.25) mpich", "1.25–1.50"]
+    assert "touch" not in measured.table(results, "core", "all_reduce", 2, core.RIVALS)[1]
+    results.write_runs(tmp_path / "runs.csv")
+    again = readme.read(tmp_path / "runs.csv")
+    assert again.of("core", "all_reduce", 2, 8) == {"goccl": [5], "mpich": [10]}
+    assert results.of("core, sources rewritten", "all_reduce", 2, 8) == {"goccl": [6], "mpich": [24]}
 
 
 def filled(times):

@@ -7,6 +7,7 @@ import tempfile
 import threading
 
 from core import Failure
+from results import REWRITTEN
 
 RIVALS = ("gloo",)
 OPS = ("all_reduce", "all_reduce_async", "burst", "all_gather", "reduce_scatter", "all_to_all", "broadcast",
@@ -21,7 +22,7 @@ def run(options, results, say, before=lambda _: []):
         ops = [op for op in options.torch_ops if ranks == 2 or op == "all_reduce" or before(0)]
         spec = {"backends": options.backends, "ops": ops, "sizes": options.sizes, "runs": options.runs,
                 "blocks": options.blocks, "block_us": options.block_ms * 1e3, "seed": options.seed,
-                "best": options.best, "extra": options.extra and ranks == 2}
+                "best": options.best, "touch": options.touch, "extra": options.extra and ranks == 2}
         folder = pathlib.Path(tempfile.mkdtemp(prefix="goccl-bench-"))
         processes = []
         say(f"torch, {ranks} ranks, {', '.join(ops)} ")
@@ -46,6 +47,10 @@ def run(options, results, say, before=lambda _: []):
         say("\n")
 
 
+def level(touched):
+    return "torch" + REWRITTEN * touched
+
+
 def read(process, ranks, results, say, log):
     """Reads rank 0's lines to the last one; ends the process if it prints nothing for too long."""
     shown = set()
@@ -61,13 +66,13 @@ def read(process, ranks, results, say, log):
         if kind == "end":
             return
         if kind == "time":
-            op, size, name, number, micros = row
-            results.add("torch", op, ranks, size, name, number, micros)
+            touched, op, size, name, number, micros, touch = row
+            results.add(level(touched), op, ranks, size, name, number, micros, touch)
             if (op, size) not in shown:
                 shown.add((op, size))
                 say(".")
         elif kind == "wrong":
-            op, size, name, count = row
-            results.wrong("torch", op, ranks, size, name, count)
+            touched, op, size, name, count = row
+            results.wrong(level(touched), op, ranks, size, name, count)
         else:
             results.fact(*row)

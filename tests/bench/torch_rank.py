@@ -18,14 +18,17 @@ import torch.distributed as dist
 
 TOGETHER = ("all_reduce", "all_reduce_async", "burst")  # their differences matter, so their blocks alternate
 IN_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")  # the vector has a block for each rank
+OF_ROOT = ("broadcast", "scatter")  # the input is rank 0's
+CACHE_LINE = 64
 
 
 def operation(op, tensor, group):
-    """Returns a callable that does the operation once, and the divisor of its time."""
+    """Returns a callable that does the operation once, the divisor of its time, and this rank's input or None."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
     other = torch.empty_like(tensor)
     part = tensor.new_zeros(max(1, tensor.numel() // ranks))
     blocks = list(tensor.chunk(ranks)) if op in IN_BLOCKS and rank == 0 else None  # the blocks of the root
+    source = part if op in ("all_gather", "gather") else tensor if op not in OF_ROOT or rank == 0 else None
 
     def ping_pong():
         if rank == 0:
@@ -51,7 +54,16 @@ def operation(op, tensor, group):
         "gather": lambda: dist.gather(part, blocks, 0, group=group),
         "reduce": lambda: dist.reduce(tensor, 0, group=group),
         "ping_pong": ping_pong,
-    }[op], {"burst": 16, "ping_pong": 2}.get(op, 1)
+    }[op], {"burst": 16, "ping_pong": 2}.get(op, 1), source
+
+
+def toucher(tensor):
+    """Returns a callable that writes to each cache line of the tensor the word that is there now."""
+    if tensor is None:
+        return lambda: None
+    lines = tensor[::CACHE_LINE // tensor.element_size()]  # torch's memory begins at a line
+    words = lines.clone()
+    return lambda: lines.copy_(words)  # the shortest of torch's operations that write: it disturbs the call least
 
 
 def processor_time():
@@ -94,6 +106,19 @@ class Bench:
             call()
         return self.slowest((time.perf_counter() - start) / turns) * 1e6
 
+    def alone(self, touch, turns, warm):
+        """Returns the microseconds of a touch alone: processor time, that of ranks of one processor added up."""
+        dist.barrier(group=self.control)
+        for _ in range(warm + 1):
+            touch()
+        start = time.thread_time()
+        for _ in range(turns):
+            touch()
+        cpus = torch.zeros(len(os.sched_getaffinity(0)), dtype=torch.float64)
+        cpus[self.rank % len(cpus)] = (time.thread_time() - start) / turns * 1e6
+        dist.all_reduce(cpus, group=self.control)
+        return cpus.max().item()
+
     def turns(self, call):
         mean = self.block(call, 2, 1)
         mean = self.block(call, max(2, min(100, int(self.spec["block_us"] / 5 / max(mean, 0.1)))))
@@ -104,11 +129,12 @@ class Bench:
         tensor = torch.arange(max(1, size // 4), dtype=torch.float32) % 13
         expected = tensor * self.ranks + self.ranks * (self.ranks - 1) / 2
         tensor += self.rank
+        toucher(tensor)()  # so that a touch that changes something is found
         dist.all_reduce(tensor, group=self.groups[name])
         return int(self.slowest((tensor != expected).sum().item()))
 
     def case(self, ops, size):
-        calls, turns = {}, {}
+        calls, turns = {}, {}  # by operation, backend, and whether the inputs are touched before each call
         for op in ops:
             count = max(1, size // 4)
             if op in IN_BLOCKS:
@@ -119,17 +145,28 @@ class Bench:
                 if name == "fake" and (not op.startswith("all_reduce") or size > 1024):
                     continue
                 if op == "all_reduce" and name != "fake":
-                    self.say("wrong", op, size, name, self.wrong(op, size, name))
-                calls[op, name] = operation(op, torch.zeros(count), group)
-                turns[op, name] = self.turns(calls[op, name][0])
+                    wrong = self.wrong(op, size, name)
+                    for touched in range(1 + self.spec["touch"]):
+                        self.say("wrong", touched, op, size, name, wrong)
+                call, divisor, source = operation(op, torch.zeros(count), group)
+                calls[op, name, 0] = call, divisor, None
+                if self.spec["touch"]:
+                    touch = toucher(source)
+                    calls[op, name, 1] = lambda call=call, touch=touch: (touch(), call()), divisor, touch
+        for case, (call, *_) in calls.items():
+            turns[case] = self.turns(call)
         for run in range(self.spec["runs"]):
             blocks = {case: [] for case in calls}
             for _ in range(self.spec["blocks"]):
                 for case in self.dice.sample(list(calls), len(calls)):
-                    call, divisor = calls[case]
-                    blocks[case].append(self.block(call, turns[case], max(1, min(20, turns[case] // 5))) / divisor)
-            for (op, name), times in blocks.items():
-                self.say("time", op, size, name, run, self.of_blocks(times))
+                    call, divisor, touch = calls[case]
+                    warm = max(1, min(20, turns[case] // 5))
+                    both = self.block(call, turns[case], warm)
+                    alone = self.alone(touch, turns[case], warm) if touch else 0.0
+                    blocks[case].append((both / divisor, alone / divisor))
+            for (op, name, touched), times in blocks.items():
+                both, alone = map(self.of_blocks, zip(*times))
+                self.say("time", touched, op, size, name, run, both - alone, alone)
 
     def overlap(self, size):
         """Measures a product of matrices and an asynchronous all-reduce together, relative to the sum of both alone."""
