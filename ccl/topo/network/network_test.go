@@ -294,7 +294,7 @@ func TestMalformedFiles(t *testing.T) {
 		head + "link a b z":                       `line 6, column 10: no class "z" above`,
 		head + "link a a c":                       `line 6, column 8: a link from "a" to itself`,
 		head + "rank a":                           `line 6, column 6: a second node "a"`,
-		head + "rank d slow":                      `line 6, column 8: want "forwards"`,
+		head + "rank d slow":                      `line 6, column 8: "slow" is no part of a machine`,
 		head + "switch d*":                        `line 6, column 8: the name "d*"`,
 		head + "class c alpha=0 bw=1GB":           `line 6, column 7: a second class "c"`,
 		head + "class d bw=1GB alpha=0":           "line 6, column 9: want alpha=TIME",
