@@ -10,6 +10,16 @@ type Device struct {
 	Wire float64  // bytes a second between it and other machines; 0 if unknown, or if there is none
 }
 
+// PCIRate returns what a connection of the PCI bus carries in one direction, in bytes a second:
+// each lane has a number of transfers a second, of a bit each, less what the coding takes.
+func PCIRate(transfers float64, lanes int) float64 {
+	coding := 128.0 / 130
+	if transfers < 8e9 { // before the third generation
+		coding = 8.0 / 10
+	}
+	return transfers * float64(lanes) / 8 * coding
+}
+
 // DeviceKind is what a Device is.
 type DeviceKind string
 

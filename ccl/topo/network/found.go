@@ -47,6 +47,9 @@ const (
 	ofUnknownRate = "-of-unknown-rate"
 )
 
+// Unmeasured reports whether the bandwidth of a class is neither measured nor told by anybody.
+func (c *Class) Unmeasured() bool { return strings.HasSuffix(c.Name, ofUnknownRate) }
+
 // finding is a Topology that is being made of what was found.
 type finding struct {
 	*Topology
@@ -119,7 +122,8 @@ func (f *finding) cores() {
 			if c.Level == 1 || !slices.Contains(c.Processors, first) || !f.shared(c) {
 				continue
 			}
-			cache, made := f.node(Node{Name: fmt.Sprintf("L%d.%d", c.Level, c.Processors[0]), Part: Cache, Bytes: c.Bytes})
+			name := fmt.Sprintf("L%d.%d", c.Level, c.Processors[0])
+			cache, made := f.node(Node{Name: name, Part: Cache, Bytes: c.Bytes})
 			f.AddDuplex(at, cache, class)
 			at, class = cache, f.class("cache"+f.unknown, 0, f.all)
 			if !made { // and so all above it
@@ -172,13 +176,13 @@ func (f *finding) device(d *topo.Device) {
 	}
 	bus := f.class("bus"+ofUnknownRate, 0, f.all)
 	for _, name := range path {
-		bridge, made := f.node(Node{Name: named(name), Part: Bridge})
+		bridge, made := f.node(Node{Name: Name(name), Part: Bridge})
 		if made {
 			f.AddDuplex(at, bridge, bus)
 		}
 		at = bridge
 	}
-	own, made := f.node(Node{Name: named(d.Name), Part: Part(d.Kind)})
+	own, made := f.node(Node{Name: Name(d.Name), Part: Part(d.Kind)})
 	if !made {
 		return
 	}
@@ -192,8 +196,8 @@ func (f *finding) device(d *topo.Device) {
 	}
 }
 
-// named makes a name that nodes can have of one of the system.
-func named(name string) string {
+// Name makes a name that networks and nodes can have of one of the system.
+func Name(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if validName(string(r)) {
 			return r

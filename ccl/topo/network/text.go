@@ -49,21 +49,8 @@ func (t *Topology) WriteText(w io.Writer) error {
 	for _, c := range t.Classes {
 		fmt.Fprintf(out, "class %s alpha=%s bw=%s\n", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
 	}
-	for _, n := range t.Nodes {
-		words := []string{"switch", n.Name}
-		if n.Rank {
-			words[0] = "rank"
-		}
-		if n.Forwards {
-			words = append(words, forwards)
-		}
-		if n.Part != "" {
-			words = append(words, string(n.Part))
-		}
-		if n.Bytes > 0 {
-			words = append(words, humanize.FormatSize(n.Bytes))
-		}
-		fmt.Fprintln(out, strings.Join(words, " "))
+	for i := range t.Nodes {
+		fmt.Fprintln(out, t.Nodes[i].line())
 	}
 	for i := 0; i < len(t.Links); i++ {
 		l, word := t.Links[i], "link"
@@ -74,6 +61,24 @@ func (t *Topology) WriteText(w io.Writer) error {
 		fmt.Fprintf(out, "%s %s %s %s\n", word, t.Nodes[l.From].Name, t.Nodes[l.To].Name, t.Classes[l.Class].Name)
 	}
 	return out.Flush()
+}
+
+// line is the statement of a node.
+func (n *Node) line() string {
+	words := []string{"switch", n.Name}
+	if n.Rank {
+		words[0] = "rank"
+	}
+	if n.Forwards {
+		words = append(words, forwards)
+	}
+	if n.Part != "" {
+		words = append(words, string(n.Part))
+	}
+	if n.Bytes > 0 {
+		words = append(words, humanize.FormatSize(n.Bytes))
+	}
+	return strings.Join(words, " ")
 }
 
 // file is the JSON form.
