@@ -107,7 +107,7 @@ func (t *Topology) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// Read reads either form and checks it. Errors report line and column.
+// Read reads any of the forms and checks it. Errors report line and column.
 func Read(r io.Reader) (*Topology, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -116,16 +116,13 @@ func Read(r io.Reader) (*Topology, error) {
 	if len(text) > MaxFile {
 		return nil, invalid("the file is longer than %d bytes", MaxFile)
 	}
-	var t *Topology
-	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
-		t, err = readJSON(text)
-	} else {
-		t, err = readText(text)
+	switch trimmed := bytes.TrimLeft(text, " \t\r\n"); {
+	case bytes.HasPrefix(trimmed, []byte("{")):
+		return readJSON(text)
+	case bytes.HasPrefix(trimmed, []byte("<")):
+		return readXML(text)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return readText(text)
 }
 
 func readJSON(text []byte) (*Topology, error) {
