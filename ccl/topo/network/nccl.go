@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/ccl/topo"
 )
 
 // ncclForm is what NCCL_TOPO_DUMP_FILE writes and NCCL_TOPO_FILE reads.
@@ -438,11 +440,7 @@ func (n *nccl) slotRate(e *element) float64 {
 	if width > 32 {
 		n.wrong(e, "link_width=%q: want 1 to 32 lanes", e.get("link_width"))
 	}
-	coding := 128. / 130
-	if speed < 8 {
-		coding = 8. / 10
-	}
-	return speed * 1e9 / 8 * float64(width) * coding
+	return topo.PCIRate(speed*1e9, int(width))
 }
 
 // adapters are what the names of RDMA adapters begin with.

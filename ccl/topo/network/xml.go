@@ -245,7 +245,7 @@ type drawing struct {
 
 func newDrawing(f *xmlFile, root *element, name string) drawing {
 	return drawing{
-		finding: finding{Topology: &Topology{Name: named(cmp.Or(name, "host"))}, nodes: map[string]int{}},
+		finding: finding{Topology: &Topology{Name: Name(cmp.Or(name, "host"))}, nodes: map[string]int{}},
 		file:    f, root: root, joined: map[[2]int]bool{},
 	}
 }
@@ -297,7 +297,7 @@ func (d *drawing) number(e *element, name, text string, high float64) float64 {
 
 // add adds the node of an element; its name must be new.
 func (d *drawing) add(e *element, n Node) int {
-	n.Name = named(n.Name)
+	n.Name = Name(n.Name)
 	at, made := d.node(n)
 	if !made {
 		d.wrong(e, "a second %s; names are unique", quote(n.Name))

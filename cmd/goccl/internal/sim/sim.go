@@ -21,7 +21,7 @@ import (
 
 const gcPercent = 400
 
-const help = `A topology is a file or one of
+const help = `A topology is a file, of goccl's, NCCL's or hwloc's form, or one of
   %s
 Sizes are %s; in MIN..MAX each is --factor times the one before.
 The column peers is the most ranks with which one communicates.`
