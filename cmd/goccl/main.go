@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/run"
 	"github.com/goccl/goccl/cmd/goccl/internal/sim"
 	"github.com/goccl/goccl/cmd/goccl/internal/top"
+	"github.com/goccl/goccl/cmd/goccl/internal/topology"
 	"github.com/goccl/goccl/cmd/goccl/internal/tune"
 	"github.com/goccl/goccl/cmd/goccl/internal/verify"
 )
@@ -24,7 +25,7 @@ import (
 func root() *cobra.Command {
 	return cli.Root(
 		run.Command(), bench.Command(), plan.Command(), verify.Command(), sim.Command(), tune.Command(),
-		flight.Command(), top.Command(), drillCommand(), doctor.Command(),
+		flight.Command(), top.Command(), drillCommand(), doctor.Command(), topology.Command(),
 		cli.Options(), cli.Version(), cli.Completion(), cli.Man(),
 	)
 }

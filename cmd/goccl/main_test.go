@@ -111,7 +111,7 @@ func TestOneNameAFlag(t *testing.T) {
 // A misunderstood command line has an exit status of its own, and prints nothing among the results.
 func TestMisuse(t *testing.T) {
 	for args, words := range map[string]string{
-		"pan":                            `unknown command "pan"; there are run, bench, plan, verify, sim, tune, flight, top, drill, doctor, options, version, completion, man, help; did you mean plan?`,
+		"pan":                            `unknown command "pan"; there are run, bench, plan, verify, sim, tune, flight, top, drill, doctor, topo, options, version, completion, man, help; did you mean plan?`,
 		"pan --ranks 2":                  `unknown command "pan"`,
 		"plan shw --ranks 2":             "did you mean show?",
 		"plan shw":                       "did you mean show?",

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -294,7 +295,7 @@ func TestMalformedFiles(t *testing.T) {
 		head + "link a b z":                       `line 6, column 10: no class "z" above`,
 		head + "link a a c":                       `line 6, column 8: a link from "a" to itself`,
 		head + "rank a":                           `line 6, column 6: a second node "a"`,
-		head + "rank d slow":                      `line 6, column 8: want "forwards"`,
+		head + "rank d slow":                      `line 6, column 8: "slow" is no part of a machine`,
 		head + "switch d*":                        `line 6, column 8: the name "d*"`,
 		head + "class c alpha=0 bw=1GB":           `line 6, column 7: a second class "c"`,
 		head + "class d bw=1GB alpha=0":           "line 6, column 9: want alpha=TIME",
@@ -363,6 +364,18 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+	for _, name := range xmlFiles {
+		text, err := os.ReadFile("testdata/" + name + ".xml")
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	for _, text := range []string{
+		gpus(`<nvlink target="0000:02:00.0" count="2"/><nvlink target="fffffff:ffff:ff"/><c2c bw="1" count="1"/>`),
+		slot("32.0 GT/s PCIe", "16"), system(`<nic><net name="mlx5_0" dev="0" speed="1" port="2"/></nic>`), machine(pu),
+		machine(`<object type="L2Cache"><object type="NUMANode" os_index="1"/>` + pu + `</object>`),
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		topology, err := Read(bytes.NewReader(text))
 		if err != nil {
@@ -379,6 +392,7 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, err)
 		for to := range min(r.Ranks(), 4) {
 			if _, err := r.Route(nil, r.Ranks()-1, to); err != nil {
+				require.NotEqual(t, byte('<'), bytes.TrimSpace(text)[0], "in XML all ranks reach each other")
 				require.ErrorIs(t, err, fault.Invalid)
 			}
 		}

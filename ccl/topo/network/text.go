@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/internal/humanize"
 )
+
+const forwards = "forwards" // of ranks
 
 // Format is the version of the file formats.
 const Format = 1
@@ -23,8 +27,8 @@ const Format = 1
 //	startup TIME                     left out where it is 0
 //	routing first|ecmp               left out where it is first
 //	class NAME alpha=TIME bw=BANDWIDTH
-//	rank NAME [forwards]
-//	switch NAME
+//	rank NAME [forwards] [PART [BYTES]]
+//	switch NAME [PART [BYTES]]       PART is what the node is, where it was found: core, cache …
 //	link FROM TO CLASS
 //	duplex A B CLASS                 a link from A to B, then one from B to A
 //
@@ -45,15 +49,8 @@ func (t *Topology) WriteText(w io.Writer) error {
 	for _, c := range t.Classes {
 		fmt.Fprintf(out, "class %s alpha=%s bw=%s\n", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
 	}
-	for _, n := range t.Nodes {
-		switch {
-		case n.Forwards:
-			fmt.Fprintf(out, "rank %s forwards\n", n.Name)
-		case n.Rank:
-			fmt.Fprintf(out, "rank %s\n", n.Name)
-		default:
-			fmt.Fprintf(out, "switch %s\n", n.Name)
-		}
+	for i := range t.Nodes {
+		fmt.Fprintln(out, t.Nodes[i].line())
 	}
 	for i := 0; i < len(t.Links); i++ {
 		l, word := t.Links[i], "link"
@@ -64,6 +61,24 @@ func (t *Topology) WriteText(w io.Writer) error {
 		fmt.Fprintf(out, "%s %s %s %s\n", word, t.Nodes[l.From].Name, t.Nodes[l.To].Name, t.Classes[l.Class].Name)
 	}
 	return out.Flush()
+}
+
+// line is the statement of a node.
+func (n *Node) line() string {
+	words := []string{"switch", n.Name}
+	if n.Rank {
+		words[0] = "rank"
+	}
+	if n.Forwards {
+		words = append(words, forwards)
+	}
+	if n.Part != "" {
+		words = append(words, string(n.Part))
+	}
+	if n.Bytes > 0 {
+		words = append(words, humanize.FormatSize(n.Bytes))
+	}
+	return strings.Join(words, " ")
 }
 
 // file is the JSON form.
@@ -92,7 +107,7 @@ func (t *Topology) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// Read reads either form and checks it. Errors report line and column.
+// Read reads any of the forms and checks it. Errors report line and column.
 func Read(r io.Reader) (*Topology, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -101,16 +116,13 @@ func Read(r io.Reader) (*Topology, error) {
 	if len(text) > MaxFile {
 		return nil, invalid("the file is longer than %d bytes", MaxFile)
 	}
-	var t *Topology
-	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
-		t, err = readJSON(text)
-	} else {
-		t, err = readText(text)
+	switch trimmed := bytes.TrimLeft(text, " \t\r\n"); {
+	case bytes.HasPrefix(trimmed, []byte("{")):
+		return readJSON(text)
+	case bytes.HasPrefix(trimmed, []byte("<")):
+		return readXML(text)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return readText(text)
 }
 
 func readJSON(text []byte) (*Topology, error) {
@@ -298,8 +310,8 @@ var usage = map[string]struct {
 	"startup": {2, 2, "startup TIME"},
 	"routing": {2, 2, "routing first|ecmp"},
 	"class":   {4, 4, "class NAME alpha=TIME bw=BANDWIDTH"},
-	"rank":    {2, 3, "rank NAME [forwards]"},
-	"switch":  {2, 2, "switch NAME"},
+	"rank":    {2, 5, "rank NAME [forwards] [PART [BYTES]]"},
+	"switch":  {2, 4, "switch NAME [PART [BYTES]]"},
 	"link":    {4, 4, "link FROM TO CLASS"},
 	"duplex":  {4, 4, "duplex A B CLASS"},
 }
@@ -390,15 +402,29 @@ func (r *reader) node() error {
 	if !validName(w[1]) {
 		return r.wrong(1, "%s", badName(w[1]))
 	}
-	if len(w) == 3 && w[2] != "forwards" {
-		return r.wrong(2, "want \"forwards\" or nothing")
+	n, more := Node{Name: w[1], Rank: w[0] == "rank"}, 2
+	if n.Rank && len(w) > more && w[more] == forwards {
+		n.Forwards = true
+		more++
+	}
+	if len(w) > more {
+		if n.Part = Part(w[more]); !slices.Contains(parts, n.Part) {
+			return r.wrong(more, "%s", badPart(w[more]))
+		}
+		more++
+	}
+	if len(w) > more {
+		var err error
+		if n.Bytes, err = humanize.ParseSize(w[more]); err != nil {
+			return r.wrong(more, "%v", err)
+		}
+		more++
+	}
+	if len(w) > more {
+		return r.wrong(more, "want %q", usage[w[0]].text)
 	}
 	r.lines["nodes"] = append(r.lines["nodes"], r.line)
-	if w[0] == "switch" {
-		r.nodes[w[1]] = r.t.AddSwitch(w[1])
-	} else {
-		r.nodes[w[1]] = r.t.AddRank(w[1], len(w) == 3)
-	}
+	r.nodes[w[1]] = r.t.AddNode(n)
 	return nil
 }
 

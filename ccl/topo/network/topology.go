@@ -3,7 +3,9 @@ package network
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
 )
@@ -15,6 +17,7 @@ const (
 	MaxClasses = 256
 	MaxName    = 64
 	MaxFile    = 256 << 20 // bytes
+	MaxBytes   = 1 << 44   // that a node holds
 )
 
 // Class is a kind of link.
@@ -29,7 +32,27 @@ type Node struct {
 	Name     string `json:"name"`
 	Rank     bool   `json:"rank,omitempty"`
 	Forwards bool   `json:"forwards,omitempty"` // the rank forwards messages for other ranks. Switches always do
+	Part     Part   `json:"part,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"` // what a cache or a memory holds; 0 if unknown
 }
+
+// Part says what a node is, in networks that were found; it is "" in invented ones.
+type Part string
+
+const (
+	Host      Part = "host"
+	Package   Part = "package" // a socket
+	Memory    Part = "memory"  // of a NUMA node
+	Cache     Part = "cache"
+	Core      Part = "core"
+	Bridge    Part = "bridge" // of the PCI bus, or a root of it
+	GPU       Part = "gpu"
+	Adapter   Part = "adapter" // a port of an RDMA adapter
+	Interface Part = "interface"
+	Outside   Part = "network" // what connects hosts
+)
+
+var parts = []Part{Host, Package, Memory, Cache, Core, Bridge, GPU, Adapter, Interface, Outside}
 
 // Link leads from one node to another, in one direction. Its fields are indices.
 type Link struct {
@@ -88,8 +111,11 @@ func (t *Topology) AddRank(name string, forwards bool) int {
 }
 
 // AddSwitch adds a switch and returns the index of its node.
-func (t *Topology) AddSwitch(name string) int {
-	t.Nodes = append(t.Nodes, Node{Name: name})
+func (t *Topology) AddSwitch(name string) int { return t.AddNode(Node{Name: name}) }
+
+// AddNode adds any node and returns its index.
+func (t *Topology) AddNode(n Node) int {
+	t.Nodes = append(t.Nodes, n)
 	return len(t.Nodes) - 1
 }
 
@@ -160,6 +186,12 @@ func (t *Topology) problem() (place, string) {
 			wrong = fmt.Sprintf("two nodes are called %q", name)
 		case t.Nodes[i].Forwards && !t.Nodes[i].Rank:
 			wrong = fmt.Sprintf("node %q: switches always forward; only ranks say so", name)
+		case t.Nodes[i].Part != "" && !slices.Contains(parts, t.Nodes[i].Part):
+			wrong = fmt.Sprintf("node %q: %s", name, badPart(string(t.Nodes[i].Part)))
+		case t.Nodes[i].Bytes < 0 || t.Nodes[i].Bytes > MaxBytes:
+			wrong = fmt.Sprintf("node %q holds %d bytes, want 0 to 16T", name, t.Nodes[i].Bytes)
+		case t.Nodes[i].Bytes > 0 && t.Nodes[i].Part == "":
+			wrong = fmt.Sprintf("node %q holds bytes; say which part of a machine it is", name)
 		}
 		if wrong != "" {
 			return place{"nodes", i}, wrong
@@ -216,6 +248,11 @@ func (c *Class) wrong() string {
 // badName describes what is wrong with a name.
 func badName(s string) string {
 	return fmt.Sprintf("the name %s must be 1 to %d letters, digits and any of _-./:", quote(s), MaxName)
+}
+
+// badPart describes what is wrong with the name of a Part.
+func badPart(s string) string {
+	return fmt.Sprintf("%s is no part of a machine; known: %s", quote(s), strings.Trim(fmt.Sprint(parts), "[]"))
 }
 
 // quote quotes a user's word, or its beginning if it is long.

@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,5 +58,22 @@ func scaled(s string, units []unit) (float64, bool) {
 	return v, true
 }
 
-func formatAlpha(v float64) string     { return strconv.FormatFloat(v, 'g', -1, 64) + "s" }
-func formatBandwidth(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + "B/s" }
+func formatAlpha(v float64) string     { return shortest(v, times, "us", "ns", "ms") }
+func formatBandwidth(v float64) string { return shortest(v, bandwidths, "GB", "MB", "KB", "B") + "/s" }
+
+// shortest formats a value in the unit in which that is shortest, so that it is read back exactly.
+// The unit that comes first is preferred.
+func shortest(v float64, units []unit, suffixes ...string) string {
+	best := strconv.FormatFloat(v, 'g', -1, 64) + units[len(units)-1].suffix
+	if v == 0 {
+		return best
+	}
+	for _, suffix := range suffixes {
+		by := units[slices.IndexFunc(units, func(u unit) bool { return strings.EqualFold(u.suffix, suffix) })]
+		text := strconv.FormatFloat(v/by.times*by.over, 'g', 15, 64) + suffix
+		if back, ok := scaled(strings.ToLower(text), units); ok && back == v && len(text) < len(best) {
+			best = text
+		}
+	}
+	return best
+}

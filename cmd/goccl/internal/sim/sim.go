@@ -2,7 +2,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +21,7 @@ import (
 
 const gcPercent = 400
 
-const help = `A topology is a file or one of
+const help = `A topology is a file, of goccl's, NCCL's or hwloc's form, or one of
   %s
 Sizes are %s; in MIN..MAX each is --factor times the one before.
 The column peers is the most ranks with which one communicates.`
@@ -80,7 +79,7 @@ func (w *wanted) simulate(c *cobra.Command) error {
 	if w.spec, err = files.spec(w.spec, c.Flags()); err != nil {
 		return cli.Misuse{Err: err}
 	}
-	topology, err := openTopology(w.topo, w.spec.Ranks)
+	topology, err := cli.OpenTopology(w.topo, w.spec.Ranks)
 	if err != nil {
 		return cli.Misuse{Err: err}
 	}
@@ -117,29 +116,6 @@ func (w *wanted) simulate(c *cobra.Command) error {
 		return cli.PrintLines(out, rows)
 	}
 	return printRows(out, topology, w.spec, rows)
-}
-
-func openTopology(name string, ranks int) (*network.Topology, error) {
-	if ranks == 0 {
-		ranks = 8
-	}
-	f, err := os.Open(name)
-	if errors.Is(err, os.ErrNotExist) {
-		if kind, _, _ := strings.Cut(name, ","); strings.ContainsAny(kind, "./") {
-			return nil, fmt.Errorf(
-				"--topo %s: there is no such file; see goccl help sim for topologies without one", name)
-		}
-		return network.Parse(name, ranks)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	t, err := network.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
 }
 
 func writeTrace(name string, r *sim.Result, out io.Writer) error {

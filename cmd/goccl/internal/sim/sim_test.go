@@ -211,8 +211,8 @@ func TestSimRefusesWrongPlans(t *testing.T) {
 func TestSimWrongUse(t *testing.T) {
 	for args, words := range map[string]string{
 		"sim extra":                             "takes no arguments",
-		"sim --topo net.txt":                    "--topo net.txt: there is no such file; see goccl help sim",
-		"sim --topo dir/none":                   "--topo dir/none: there is no such file",
+		"sim --topo net.txt":                    "topology net.txt: there is no such file; see goccl help topo",
+		"sim --topo dir/none":                   "topology dir/none: there is no such file",
 		"sim --topo hypercube:8":                "unknown kind",
 		"sim --op dance":                        `unknown collective "dance"`,
 		"sim --algo dance":                      `unknown algorithm "dance"`,

@@ -1,0 +1,108 @@
+package probe
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/ccl/topo"
+)
+
+// What is measured, and for how long.
+const (
+	copied      = 4 << 20 // bytes of a copy: with its target more than a core's own cache holds
+	mostThreads = 32      // the memory is busy by then; they have 256 MiB
+	copySpan    = 4 * time.Millisecond
+	copySpans   = 3
+	turnSpan    = 3 * time.Millisecond
+	turns       = 100 // of a cache line between two cores, in one measurement
+)
+
+// Rates measures what a number of cores do, on threads of its own, in about 30 ms. Of several
+// measurements the best counts: other processes only make them worse.
+func Rates(cores int) topo.Rates {
+	threads := min(max(cores, 1), mostThreads, runtime.GOMAXPROCS(0))
+	from, to := make([][]byte, threads), make([][]byte, threads)
+	together(threads, func(i int) { // the system gives memory at the first write
+		from[i], to[i] = make([]byte, copied), make([]byte, copied)
+		for at := 0; at < copied; at += 4096 {
+			from[i][at], to[i][at] = 1, 1
+		}
+	})
+	rate := func(threads int) (best float64) {
+		rates := make([]float64, threads)
+		for range copySpans {
+			var begin sync.WaitGroup
+			begin.Add(threads)
+			together(threads, func(i int) {
+				begin.Done()
+				begin.Wait()
+				rates[i] = copyRate(from[i], to[i])
+			})
+			sum := 0.0
+			for _, r := range rates {
+				sum += r
+			}
+			best = max(best, sum)
+		}
+		return best
+	}
+	r := topo.Rates{One: rate(1)}
+	r.All = r.One
+	if threads > 1 {
+		r.All = max(r.One, rate(threads))
+		r.Handover = handover()
+	}
+	return r
+}
+
+// together runs f on a number of threads.
+func together(threads int, f func(i int)) {
+	var group sync.WaitGroup
+	for i := range threads {
+		group.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			f(i)
+		})
+	}
+	group.Wait()
+}
+
+// copyRate copies for a while, and returns bytes a second.
+func copyRate(from, to []byte) float64 {
+	begun, bytes := time.Now(), 0
+	for time.Since(begun) < copySpan {
+		bytes += copy(to, from)
+	}
+	return float64(bytes) / time.Since(begun).Seconds()
+}
+
+// handover returns how long it takes, in seconds, until a core sees what another one has written; 0
+// if the two threads have not run at the same time.
+func handover() float64 {
+	var line struct {
+		_    [64]byte
+		word atomic.Int64
+		_    [64]byte
+	}
+	best, end := time.Duration(0), time.Now().Add(turnSpan)
+	together(2, func(i int) {
+		for n := int64(0); ; n++ {
+			begun := time.Now()
+			for turn := range int64(turns) {
+				for spins := 1; line.word.Load() != 2*(n*turns+turn)+int64(i); spins++ {
+					if spins%1024 == 0 && time.Now().After(end) {
+						return
+					}
+				}
+				line.word.Add(1)
+			}
+			if took := time.Since(begun) / (2 * turns); i == 0 && n > 0 && (best == 0 || took < best) {
+				best = took
+			}
+		}
+	})
+	return best.Seconds()
+}
