@@ -18,18 +18,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import Command, Extension, setup
+from setuptools import Command, Extension, __version__ as setuptools_version, setup
 from setuptools.command.build_ext import build_ext
 from distutils.command.build_scripts import build_scripts  # setuptools brings it
 
 ROOT = Path(__file__).resolve().parent
 OLDEST_GO = (1, 26)
+OLDEST_SETUPTOOLS = 77  # as pyproject.toml has it, which pip does not look at without build isolation
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)  # those that ci/torch.txt lists
 PAGES = "https://github.com/goccl/goccl"
 
 
 def stop(what: str, cure: str) -> None:
     sys.exit(f"\ngoccl cannot be built: {what}\n    {cure}\n")
+
+
+if int(setuptools_version.partition(".")[0]) < OLDEST_SETUPTOOLS:
+    stop(f"setuptools {setuptools_version} is too old.", f"pip install 'setuptools>={OLDEST_SETUPTOOLS}'")
 
 
 def from_file(path: Path):
@@ -149,7 +154,7 @@ class Build(build_ext):
         if not SHIMS:
             stop(
                 "torch is not there. If it is installed, pip has hidden it (build isolation).",
-                "pip install torch setuptools && pip install --no-build-isolation .",
+                f"pip install torch 'setuptools>={OLDEST_SETUPTOOLS}', then this again with --no-build-isolation",
             )
         super().run()
 
