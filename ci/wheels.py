@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ DIST = ROOT / "dist"
 MOST = 40 << 20  # bytes of a wheel
 PYTHON = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 GOARCH = {"x86_64": "amd64", "aarch64": "arm64"}
+# Where functions of libc.so.6 were before glibc 2.34 (ci/wheels.cpp).
+OLD_LIBRARIES = "-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"
 
 sys.path.insert(0, str(ROOT / "python/goccl"))
 import _compile  # noqa: E402
@@ -113,9 +116,9 @@ def releases():
 
 
 def tools(machine):
-    """Returns the C and the C++ compiler, and objcopy, for a machine."""
+    """Returns the C and the C++ compiler, ar, and objcopy, for a machine."""
     prefix = "" if machine == os.uname().machine else machine + "-linux-gnu-"
-    found = prefix + "gcc", prefix + "g++", prefix + "objcopy"
+    found = prefix + "gcc", prefix + "g++", prefix + "ar", prefix + "objcopy"
     for each in found:
         if shutil.which(each) is None:
             stop(f"{each} is missing; apt-get install " + (f"g++-{machine.replace('_', '-')}-linux-gnu" if prefix else "g++"))
@@ -124,10 +127,17 @@ def tools(machine):
 
 def prebuilt(machine):
     """Returns a folder for GOCCL_PREBUILT with what is in the wheel, all built."""
-    cc, cxx, objcopy = tools(machine)
+    cc, cxx, ar, objcopy = tools(machine)
     folder = BUILD / f"{PYTHON}-{machine}"
     go = BUILD / f"go-{machine}"
-    run(sys.executable, "setup.py", "-q", "build_go", "--to", go, CC=cc, GOARCH=GOARCH[machine])
+    old = {"c": BUILD / f"old-c-{machine}.o", "c++": BUILD / f"old-c++-{machine}.o"}
+    for language, to in old.items():
+        run(cxx if language == "c++" else cc, "-x", language, "-O2", "-Wall", "-fPIC", "-c", "ci/wheels.cpp", "-o", to)
+    # As an archive, since Go's linker names it once for each package that has C in it.
+    archive = BUILD / f"old-{machine}.a"
+    run(ar, "rcs", archive, old["c"])
+    run(sys.executable, "setup.py", "-q", "build_go", "--to", go, CC=cc, GOARCH=GOARCH[machine],
+        CGO_LDFLAGS=shlex.join([str(archive), *OLD_LIBRARIES, "-l:libresolv.so.2"]))
     # Go's linker writes sections of versions with nothing in them, of a type that auditwheel does not read.
     run(objcopy, "--remove-section=.gnu.version_r", "--remove-section=.gnu.version", go / "bin/goccl")
     shutil.rmtree(folder, ignore_errors=True)
@@ -139,8 +149,7 @@ def prebuilt(machine):
         try:
             _compile.shim(release, include, ROOT / "python/csrc", ROOT / "cabi/exports", folder / _version.shim_folder(release) / f"_C{suffix}",
                           BUILD / f"objects-{PYTHON}-{machine}-{release}", [cxx], quiet=True,
-                          flags=[*_compile.FLAGS, "-include", str(ROOT / "ci/wheels.h")],
-                          link=[*_compile.LINK, "-s"])
+                          link=[*_compile.LINK, str(old["c++"]), *OLD_LIBRARIES, "-s"])
         except _compile.Failed as e:
             stop(f"the shim for torch {release}: {e}")
         print(f"torch {release}: shim", flush=True)

@@ -31,6 +31,11 @@ def wheel():
     return found[0]
 
 
+def test_glibc(wheel):
+    """It runs wherever torch does, whose wheels are for glibc 2.28."""
+    assert int(re.search(r"manylinux_2_(\d+)_", wheel.name)[1]) <= 28, wheel.name
+
+
 class Bare:
     """A machine with an environment of Python, and nothing to compile with."""
 
