@@ -315,6 +315,10 @@ wheels: ## A wheel with shims for all torch of ci/torch.txt, and the source dist
 test-wheels: setup ## The wheel in bare environments with each torch of ci/torch.txt (TORCHES="2.11.0 2.15.0"; KEEP=1; root)
 	@$(GO_ENV) $(PYTEST) --timeout=3600 -s tests/wheels/wheels.py
 
+.PHONY: test-wheels-arm64
+test-wheels-arm64: ## The wheel for arm64 and Python 3.11 under qemu-aarch64: the command, and training on two ranks (KEEP=1; root)
+	@ci/wheels_arm64.sh
+
 .PHONY: docs
 docs: ## The site of docs/, in build/docs/site (DO=serve: shows it; DO=look: screenshots, and whether its search finds messages)
 	@ci/docs/build.sh $(DO)
