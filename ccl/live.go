@@ -32,7 +32,7 @@ func (n *Node) show() {
 	alive.Lock()
 	defer alive.Unlock()
 	alive.nodes[n] = true
-	if alive.server == nil && !n.opts.NoTop {
+	if alive.server == nil && !n.hidden {
 		alive.server, _ = live.Serve(snapshot, n.track)
 	}
 }
@@ -43,7 +43,7 @@ func (n *Node) hide() {
 	var last *live.Server
 	shown := false
 	for other := range alive.nodes {
-		shown = shown || !other.opts.NoTop
+		shown = shown || !other.hidden
 	}
 	if !shown {
 		last, alive.server = alive.server, nil
@@ -60,7 +60,7 @@ func snapshot() *live.Process {
 	p := &live.Process{Version: Version, Pid: os.Getpid()}
 	end := time.Now().Add(standSpan)
 	for _, c := range joined() {
-		if !c.node.opts.NoTop {
+		if !c.node.hidden {
 			p.Groups = append(p.Groups, c.live(time.Until(end)))
 		}
 	}

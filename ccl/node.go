@@ -41,6 +41,7 @@ type Node struct {
 	lines    *slog.Logger              // for users
 	endLines func() error              // closes the file that they go to
 	ofGroups bool                      // closes with its last Communicator
+	hidden   bool                      // goccl top is told nothing of it
 	opts     NodeOptions               // of those of a part that no group has used yet, a group may have its own
 	seat     atomic.Pointer[rdma.Seat] // where this process is, by its first group that may use RDMA
 
@@ -81,7 +82,7 @@ func NewNode(opts NodeOptions) (*Node, error) {
 	rand.Read(id[:])
 	n := &Node{id: hex.EncodeToString(id[:]), opts: opts, comms: map[*Communicator]bool{}, cache: probe.LastCache("/"),
 		fabrics: map[string]transport.Fabric{}, arenas: map[gpu]*share.Arena{}, told: map[string]bool{},
-		lines: lines, endLines: endLines}
+		lines: lines, endLines: endLines, hidden: opts.NoTop}
 	opts.warnOfServiceLinks(n.Warn)
 	n.arena = sync.OnceValues(opts.newArena)
 	// One doorbell serves all transports, whichever is opened first, so it lies where peers can map

@@ -58,9 +58,9 @@ func (c *Communicator) record() {
 		n.recordRank = &rank
 	}
 	c.RecordTo(prefix + strconv.Itoa(*n.recordRank))
+	options, err := n.optionsFor(e.cfg.Node)
 	n.mu.Unlock()
 	c.records.wanted = true
-	options, err := n.optionsFor(e.cfg.Node)
 	if err == nil {
 		err = n.ListenToSignal(options.RecordSignal)
 	}
