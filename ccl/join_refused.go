@@ -115,7 +115,7 @@ func (j *joining) await(ctx context.Context, word <-chan struct{}) error {
 	tick := time.NewTicker(listenEach)
 	defer tick.Stop()
 	var over time.Time
-	for {
+	for begun := time.Now(); ; { // of an error
 		select {
 		case <-word:
 			return nil
@@ -127,10 +127,13 @@ func (j *joining) await(ctx context.Context, word <-chan struct{}) error {
 				j.ended(peer, link.Err())
 			}
 		}
-		if j.err() != nil {
+		if err := j.err(); hasLeft(err) && time.Since(begun) < lastLinks {
+			continue // it may have left when all had joined: the word is under way then
+		} else if err != nil {
 			j.survey()
 			return j.err()
 		}
+		begun = time.Now()
 		switch {
 		case ctx.Err() == nil:
 		case over.IsZero():
@@ -145,6 +148,9 @@ func (j *joining) await(ctx context.Context, word <-chan struct{}) error {
 		}
 	}
 }
+
+// hasLeft reports whether an error is that of a rank that has given up, or left in order.
+func hasLeft(err error) bool { return errors.Is(err, fault.Aborted) || errors.Is(err, fault.PeerLeft) }
 
 // refusal returns why the ranks of a group join without shared memory, if err says so, and their
 // options leave another transport.

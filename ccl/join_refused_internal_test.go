@@ -17,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/shm"
 )
 
@@ -301,4 +302,24 @@ func TestRefusedNewcomer(t *testing.T) {
 	require.Equal(t, ranks+1, next[0].Size())
 	require.Equal(t, "tcp", pathTo(next[0], ranks))
 	require.Equal(t, "tcp", pathTo(next[0], 1))
+}
+
+// leaver is a link whose peer has left.
+type leaver struct{ transport.Link }
+
+func (l leaver) Err() error { return fault.Peer(fault.Aborted, 1, "of a test") }
+
+// TestLeftAtOnce has a peer leave as soon as all have joined, before the word of that has come: this
+// rank has joined. If it does not come, it has not.
+func TestLeftAtOnce(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		word := make(chan struct{}, 1)
+		j := &joining{size: 2, links: []transport.Link{nil, leaver{}}, errs: make([]error, 2),
+			lost: map[int]*fault.Error{}, dead: map[int]*fault.Error{}}
+		if comes {
+			time.AfterFunc(lastLinks/3, func() { word <- struct{}{} })
+		}
+		err := j.await(t.Context(), word)
+		require.Equal(t, comes, err == nil, err)
+	}
 }
