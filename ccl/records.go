@@ -20,9 +20,12 @@ const enoughRecorded = 4096
 // records is where a Communicator leaves the record of the process.
 type records struct {
 	file    atomic.Pointer[string]
-	failure sync.Once // the first one that a caller is told of, where there is to be a file for it
-	wanted  bool
+	wanted  bool      // of the first failure that a caller is told of
+	failure sync.Once // of that
 }
+
+// recordsWanted is whether there is such a Communicator in this process.
+var recordsWanted atomic.Bool
 
 // Trace returns the last operations of all groups of this process (GroupOptions.Recorder) in the
 // form of torch's flight recorder. goccl flight lays those of all ranks beside each other.
@@ -61,6 +64,7 @@ func (c *Communicator) record() {
 	options, err := n.optionsFor(e.cfg.Node)
 	n.mu.Unlock()
 	c.records.wanted = true
+	recordsWanted.Store(true)
 	if err == nil {
 		err = n.ListenToSignal(options.RecordSignal)
 	}
@@ -72,7 +76,7 @@ func (c *Communicator) record() {
 // told is what a caller gets as the error of an operation: before, the first one with which a group
 // has ended leaves the record.
 func told(comm *exec.Comm, err error) error {
-	if comm.Failure() == nil {
+	if !recordsWanted.Load() || comm.Failure() == nil {
 		return err
 	}
 	for _, c := range joined() {
