@@ -309,8 +309,8 @@ type leaver struct{ transport.Link }
 
 func (l leaver) Err() error { return fault.Peer(fault.Aborted, 1, "of a test") }
 
-// TestLeftAtOnce has a peer leave as soon as all have joined, before the word of that has come: this
-// rank has joined. If it does not come, it has not.
+// TestLeftAtOnce has a peer leave as soon as all have joined, before the word of that has come:
+// this rank has joined. If it does not come, it has not.
 func TestLeftAtOnce(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		word := make(chan struct{}, 1)
