@@ -6,7 +6,6 @@ import (
 
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/topo/network"
-	"github.com/goccl/goccl/internal/humanize"
 )
 
 // Sizes of the boxes of a network, in pixels.
@@ -92,11 +91,8 @@ type box struct {
 // measure makes the boxes of a branch, and finds out how large they are.
 func (s *boxes) measure(branch *network.Branch) *box {
 	n := &s.t.Nodes[branch.Node]
-	b := &box{node: branch.Node, label: n.Name}
+	b := &box{node: branch.Node, label: n.Label()}
 	s.at[branch.Node] = b
-	if n.Bytes > 0 {
-		b.label += " " + humanize.FormatSize(n.Bytes)
-	}
 	if branch.Link >= 0 {
 		b.note = s.t.Classes[s.t.Links[branch.Link].Class].Rates()
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/internal/humanize"
 )
 
 // Limits on a topology. They keep a file from exhausting the process that reads it.
@@ -34,6 +35,14 @@ type Node struct {
 	Forwards bool   `json:"forwards,omitempty"` // the rank forwards messages for other ranks. Switches always do
 	Part     Part   `json:"part,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"` // what a cache or a memory holds; 0 if unknown
+}
+
+// Label returns the name of a node, and what it holds, for people.
+func (n *Node) Label() string {
+	if n.Bytes == 0 {
+		return n.Name
+	}
+	return n.Name + " " + humanize.FormatSize(n.Bytes)
 }
 
 // Part says what a node is, in networks that were found; it is "" in invented ones.

@@ -17,13 +17,7 @@ func TestXML(t *testing.T) {
 		require.NoError(t, err)
 		topology, err := Read(strings.NewReader(string(file)))
 		require.NoError(t, err, name)
-		var text strings.Builder
-		require.NoError(t, topology.WriteText(&text))
-		golden(t, name+".topo", text.String())
-		back, err := Read(strings.NewReader(text.String()))
-		require.NoError(t, err)
-		require.Equal(t, topology, back)
-		reachable(t, topology)
+		recorded(t, name, topology)
 	}
 }
 

@@ -25,21 +25,21 @@ const keptFormat = 1
 // KeptRates returns the rates of this machine: those that were kept in the folder, or else it
 // measures and keeps them. Where they cannot be kept, they are measured each time.
 func KeptRates(folder string, m *topo.Machine) Kept {
-	path := filepath.Join(folder, "rates-"+machineName(m)+".json")
-	k := Kept{}
+	path, k := keptAt(folder, m), Kept{}
 	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &k) == nil && k.Format == keptFormat &&
 		k.Rates.One > 0 && k.Rates.All >= k.Rates.One && k.Rates.Handover >= 0 {
 		return k
 	}
-	return MeasureRates(folder, m)
+	return measure(path, m)
 }
 
 // MeasureRates measures the rates of this machine, and keeps them in the folder.
-func MeasureRates(folder string, m *topo.Machine) Kept {
+func MeasureRates(folder string, m *topo.Machine) Kept { return measure(keptAt(folder, m), m) }
+
+func measure(path string, m *topo.Machine) Kept {
 	k := Kept{keptFormat, time.Now().Truncate(time.Second), Rates(usable(m)), load()}
-	path := filepath.Join(folder, "rates-"+machineName(m)+".json")
 	text, err := json.Marshal(k)
-	if err == nil && os.MkdirAll(folder, 0o700) == nil {
+	if err == nil && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
 		keep(path, append(text, '\n'))
 	}
 	return k
@@ -65,12 +65,12 @@ func usable(m *topo.Machine) int {
 	return len(m.Processors)
 }
 
-// machineName tells machines apart whose users share a home.
-func machineName(m *topo.Machine) string {
+// keptAt returns the file of a machine: machines may share the home of a user.
+func keptAt(folder string, m *topo.Machine) string {
 	model, _ := Processor()
 	host, _ := os.Hostname()
 	sum := sha256.Sum256(fmt.Append(nil, host, model, m.Processors, m.Quota, m.Caches))
-	return hex.EncodeToString(sum[:6])
+	return filepath.Join(folder, "rates-"+hex.EncodeToString(sum[:6])+".json")
 }
 
 func load() (last float64) {

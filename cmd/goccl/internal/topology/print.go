@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/ccl/topo/network"
-	"github.com/goccl/goccl/internal/humanize"
 )
 
 // mostNamed is how many ranks that are connected in the same way are named; of more the first and
@@ -51,7 +50,7 @@ func (p *printer) level(all []network.Branch, indent string) {
 		}
 		names := make([]string, 0, j-i)
 		for k := i; k < j; k++ {
-			names = append(names, p.name(&all[k]))
+			names = append(names, p.t.Nodes[all[k].Node].Label())
 		}
 		line := indent + few(names, ", ")
 		if l := all[i].Link; l >= 0 {
@@ -69,14 +68,6 @@ func (p *printer) alike(a, b *network.Branch) bool {
 		return false
 	}
 	return a.Link < 0 || p.t.Links[a.Link].Class == p.t.Links[b.Link].Class
-}
-
-func (p *printer) name(b *network.Branch) string {
-	n := &p.t.Nodes[b.Node]
-	if n.Bytes > 0 {
-		return n.Name + " " + humanize.FormatSize(n.Bytes)
-	}
-	return n.Name
 }
 
 func few(names []string, between string) string {
