@@ -123,6 +123,11 @@ func (c Collective) OutBlocks(ranks, rank, root int) int {
 	return collectives[c].out.count(ranks, rank, root)
 }
 
+// PerRank reports whether a rank, or the root, has a block for each rank on one side at least.
+func (c Collective) PerRank() bool {
+	return c < numCollectives && (collectives[c].in|collectives[c].out)&perRank != 0
+}
+
 // BusFactor returns nccl-tests' ratio of bus bandwidth to algorithm bandwidth: the bytes that the
 // busiest link carries for each byte of the vector.
 func (c Collective) BusFactor(ranks int) float64 {

@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/verify"
+	"github.com/goccl/goccl/internal/mem"
 )
 
 // AsRun returns a plan in the two forms in which it runs, so that they can be proven. Both have
@@ -24,6 +25,39 @@ func AsRun(p *plan.Plan, windows bool) (short, long verify.Operation, err error)
 		return short, long, err
 	}
 	return lift(p, programs, false), lift(p, programs, true), nil
+}
+
+// Timed is a plan in the form in which a call of some length runs, for simulations.
+type Timed struct {
+	Plan   *plan.Plan
+	Pieces int // the call is as many operations as this, each with the same part of every block
+	Ahead  int // a rank enters an operation when all have left the one so many before; 0: at once
+	// Counts means that an all_gather of the lengths that the ranks know comes first.
+	Counts bool
+}
+
+// AsTimed returns a plan as it runs where ranks that share memory have windows with slots of so
+// many bytes; 0 for none. A block has a number of elements of a size.
+func AsTimed(p *plan.Plan, slot, elements, size int) (Timed, error) {
+	if slot == 0 || p.Needs&(plan.Puts|plan.Gets) == 0 {
+		return Timed{Plan: p, Pieces: 1, Counts: exchanges(p)}, nil
+	}
+	programs, err := compileAll(p, roomFor(p, true))
+	if err != nil {
+		return Timed{}, err
+	}
+	low := programs[0].Low
+	made := Timed{Pieces: 1, Counts: low.Counts}
+	if low.Slots && low.Window > 0 {
+		l := Layout{reach: slot / low.Window &^ (mem.Align - 1) / size * low.Split}
+		made.Pieces = l.LastOf(uint64(elements)) + 1
+		if made.Ahead = plan.WindowSlots; low.InlineChunk(uint64(elements), size) > 0 {
+			made.Ahead = plan.WindowRecords
+		}
+	}
+	chunk := elements / made.Pieces / low.Split * size
+	made.Plan = lift(p, programs, fuses(chunk)).Plan
+	return made, nil
 }
 
 // AsEnqueued is AsRun for ranks that hand their programs to devices (Room.Enqueued): that form has

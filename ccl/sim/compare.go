@@ -72,11 +72,11 @@ func uniformCost(t *network.Topology, gamma float64) *Cost {
 func (s *Simulator) at(p *plan.Plan, o Options, size int64, uniform *Cost) (Row, *Result, error) {
 	coll, n := p.Spec.Coll, p.Spec.Ranks
 	count := size / int64(o.ElementBytes)
-	switch coll {
-	case dtype.AllGather, dtype.ReduceScatter, dtype.AllToAll, dtype.Gather, dtype.Scatter:
+	switch {
+	case coll.PerRank():
 		count /= int64(n)
 		size = count * int64(n) * int64(o.ElementBytes)
-	case dtype.Barrier:
+	case coll == dtype.Barrier:
 		count, size = 0, 0
 	default:
 		size = count * int64(o.ElementBytes)

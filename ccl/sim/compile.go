@@ -18,6 +18,8 @@ type op struct {
 	lane     int8 // of after, or -1
 	kind     plan.Kind
 	slot     uint8 // channel, or plan.MaxChans + flag
+	// pipelined means that it sends what the step in after receives, as that comes in.
+	pipelined bool
 }
 
 // more holds the fields that only few steps have.
@@ -165,6 +167,9 @@ func (s *sizes) compile(rank int) (*program, error) {
 			first := len(dst.ops)
 			for j := range body {
 				compiled, err := s.op(rank, prog, &body[j])
+				if s.o.Costs != nil && err == nil {
+					compiled.pipelined = pipelined(&source, &body[j], times)
+				}
 				if err != nil {
 					return nil, fault.Wrap(fault.Invalid, err, "simulating plan %q (%v): rank %d, lane %d, step %d",
 						s.p.Name, s.p.Spec, rank, l, i)
@@ -186,6 +191,23 @@ func (s *sizes) compile(rank int) (*program, error) {
 		prog.tmp, prog.win = nil, nil // no length will be needed again
 	}
 	return prog, nil
+}
+
+// pipelined reports whether a step sends what it waits for another step to receive, in the first
+// two iterations and therefore in all.
+func pipelined(p *plan.Program, step *plan.Step, times int) bool {
+	if !step.Kind.Traits().Sends || len(step.After) != 1 || len(step.Src) != 1 {
+		return false
+	}
+	for iter := range min(times, 2) {
+		now := step.Advanced(iter)
+		after := now.After[0]
+		writer := plan.StepAt(p.Lanes[after.Lane], after.Step)
+		if !writer.Kind.Traits().Receives || writer.Dst != now.Src[0] {
+			return false
+		}
+	}
+	return true
 }
 
 // connect assigns ports to the steps.

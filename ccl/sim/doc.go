@@ -22,6 +22,24 @@
 //
 // On network.Uniform the results equal the closed formulas (Formulas); a test checks this.
 //
+// # Costs
+//
+// With Options.Costs the ranks are simulated as the executor runs them (package exec), and all that
+// they do costs what a table says. Each rank has one thread, which does one thing at a time; where
+// ranks outnumber their cores, a thread that has nothing to do gives its core to another, which
+// costs something, too. A message is cut into fragments. The thread publishes each, for which it
+// needs credit, and goes on; the fragments of a path pass one after the other, and share links as
+// above; the receiver's thread takes them. A send whose source another lane receives begins with
+// what has come. Puts and signals between hosts are frames that the receiver's thread applies; in a
+// host a signal is a word, and what is read of windows costs the reader. Calls follow one another,
+// and a rank may be ahead of others as far as credit and slots allow.
+//
+// A link may have a bucket, as tc's token bucket or the limits of rented machines have: what it
+// would have carried in a pause passes at once later. In calls that follow one another the bucket
+// is empty sooner or later, so simulations begin with it empty.
+//
+// Not simulated are the congestion control of TCP, loss, and caches.
+//
 // # Scale
 //
 // Events of one moment are handled together. When a flow begins or ends, rates are recomputed for

@@ -34,6 +34,13 @@ type cursor struct {
 	done    int32 // steps that have ended, loops unrolled
 	pending int32 // flows that a getreduce waits for
 	state   state
+
+	// Of a message, with Options.Costs:
+	total, moved int64 // its bytes, and those that are sent or taken
+	joint        joint
+	from         int32 // the path of the fragment that is being taken
+	tasked       bool  // the thread has a task of the lane
+	starved      bool  // it waits for credit
 }
 
 // op returns the current step.
@@ -69,6 +76,17 @@ type mailbox struct {
 	sent, arrived, taken int32
 	waiters              []int32 // lanes, in the order of their recvs
 	early                []int32 // messages that overtook others
+
+	// With Options.Costs:
+	fragments []landedPart // that were not taken yet
+	flying    int          // fragments that the sender has no credit for yet
+	starved   []int32      // lanes that wait for credit
+}
+
+// landedPart is a fragment that has arrived over a path.
+type landedPart struct {
+	bytes int64
+	path  int32
 }
 
 // engine is one simulation.
@@ -94,11 +112,17 @@ type engine struct {
 	now      float64
 	finish   []float64
 	sent     []int64
-	received []int64
+	taken    []int64
 	messages int64
 	timeline []Span
 	scratch  []int32
 	failed   error
+
+	// With Options.Costs:
+	threads []thread // by rank
+	cores   []cores
+	resting []int32    // ranks whose threads may have nothing to do
+	costs   []pathCost // by path
 }
 
 // prepare compiles the programs and sets the lanes to their first steps.
@@ -112,7 +136,7 @@ func (e *engine) prepare() error {
 	for _, prog := range e.programs {
 		prog.connect()
 	}
-	e.finish, e.sent, e.received = make([]float64, e.shift), make([]int64, e.shift), make([]int64, e.shift)
+	e.finish, e.sent, e.taken = make([]float64, e.shift), make([]int64, e.shift), make([]int64, e.shift)
 	ports := 0
 	for rank := range e.shift {
 		at := rank % len(e.programs)
@@ -139,10 +163,18 @@ func (e *engine) prepare() error {
 	if e.shift == n {
 		e.net.pipes = make([]pipe, len(t.Links))
 		for i := range t.Links {
-			e.net.pipes[i].bandwidth = t.Classes[t.Links[i].Class].Bandwidth
+			class := &t.Classes[t.Links[i].Class]
+			e.net.pipes[i] = pipe{bandwidth: class.Bandwidth, burst: float64(class.Burst)}
 		}
 	}
 	e.net.parts = make([]share, len(e.net.pipes))
+	if e.o.Costs != nil {
+		e.shareCores()
+		for rank := range e.shift {
+			e.enter(int32(rank))
+		}
+		return nil
+	}
 	e.claim()
 	return nil
 }
@@ -169,6 +201,7 @@ func (e *engine) run() error {
 				e.happen(each)
 			}
 			e.advance()
+			e.rest()
 			t, ok = e.queue.next()
 		}
 		e.net.share(e.now)
@@ -202,7 +235,7 @@ func (e *engine) happen(each event) {
 			e.arrived(each.id)
 			return
 		}
-		e.net.begin(each.id, e.now)
+		e.net.begin(each.id, 0, e.now)
 	case ends:
 		f := &e.net.flows[each.id]
 		if f.version != each.version {
@@ -213,9 +246,21 @@ func (e *engine) happen(each event) {
 			return
 		}
 		e.net.end(each.id, e.now)
+		if e.o.Costs != nil {
+			e.transmitted(each.id)
+			return
+		}
 		e.arrived(each.id)
 	case worked:
+		if e.o.Costs != nil {
+			e.taskDone(each.id)
+			return
+		}
 		e.done(each.id)
+	case lands:
+		e.landed(each.id)
+	case credits:
+		e.credited(each.id)
 	}
 }
 
@@ -238,12 +283,21 @@ func (e *engine) try(id int32) {
 		m = &c.prog.more[o.more]
 	}
 	if o.lane >= 0 && !e.after(c, o, m) {
-		return
+		if !o.pipelined {
+			return
+		}
+		if bytes, _ := e.received(c, o); bytes == 0 {
+			return
+		}
 	}
 	c.state, c.start = underway, e.now
 	bytes := o.bytes
 	if m != nil && m.varies {
 		bytes = e.bytes(c, o)
+	}
+	if e.o.Costs != nil {
+		e.perform(id, o, m, bytes)
+		return
 	}
 	switch o.kind {
 	case plan.Copy:
@@ -368,7 +422,7 @@ func (e *engine) flow(id, path int32, bytes int64, box int32) {
 func (e *engine) account(from, to int32, bytes int64) {
 	e.messages++
 	e.sent[int(from)%e.shift] += bytes
-	e.received[int(to)%e.shift] += bytes
+	e.taken[int(to)%e.shift] += bytes
 }
 
 // arrived handles the end of a flow.

@@ -180,6 +180,7 @@ func (n *links) check() {
 func (n *links) commit(now float64) {
 	for _, link := range n.comp {
 		p, s := &n.pipes[link], &n.parts[link]
+		p.fill(now)
 		p.used = p.bandwidth - s.rest
 		if int(s.mine) == len(p.flows) {
 			p.used = 0

@@ -94,7 +94,7 @@ func TestRatesStayFair(t *testing.T) {
 				}
 				id := n.newFlow()
 				n.flows[id].path, n.flows[id].left = random.Int32N(int32(len(n.paths))), 1<<40
-				n.begin(id, float64(step))
+				n.begin(id, 0, float64(step))
 				active = append(active, id)
 			}
 			n.share(float64(step))
@@ -138,7 +138,7 @@ func TestChangeTravels(t *testing.T) {
 		}
 		id := n.newFlow()
 		n.flows[id].path, n.flows[id].left = int32(i), 1<<40
-		n.begin(id, 0)
+		n.begin(id, 0, 0)
 		n.share(0)
 		active = append(active, id)
 	}

@@ -15,6 +15,8 @@ type flow struct {
 	box       int32 // mailbox where it arrives, or -1
 	number    int32 // index of the message in its mailbox
 	lane      int32 // the lane whose step sent it
+	frame     bool  // with Options.Costs: the receiver applies it to its window
+	last      bool  // … of a message
 }
 
 // hop is a link of a path, and how many flows like this one cross it. There is more than one only
@@ -29,6 +31,10 @@ type path struct {
 	private bool    // no flow ever has to share it
 	bytes   int64   // carried so far, if it is private
 	busy    float64 // seconds in use, if it is private
+
+	// With Options.Costs, fragments pass one after the other:
+	waiting []int32
+	active  bool
 }
 
 // pipe is a link, or all links that a shift maps it to.
@@ -42,6 +48,10 @@ type pipe struct {
 	bound     int32 // number of flows that it holds back
 	stale     int32 // number of changes of used since it was computed from the flows
 	loose     bool  // a flow has left, so the flows that it holds back may get faster
+
+	burst  float64 // bytes that it lets through at once after a pause
+	tokens float64 // of burst, what was left at a time
+	filled float64 // that time
 }
 
 // share is the state of a pipe while rates are computed.
@@ -95,10 +105,10 @@ func (n *links) newFlow() int32 {
 	return int32(len(n.flows) - 1)
 }
 
-// begin adds a flow to its links.
-func (n *links) begin(id int32, now float64) {
+// begin adds a flow to its links, some bytes of which they have let through at once.
+func (n *links) begin(id int32, free, now float64) {
 	f := &n.flows[id]
-	f.remaining, f.since = float64(f.left), now
+	f.remaining, f.since = float64(f.left)-free, now
 	for _, h := range n.paths[f.path].hops {
 		p := &n.pipes[h.link]
 		if len(p.flows) == 0 {
@@ -108,6 +118,32 @@ func (n *links) begin(id int32, now float64) {
 		p.bytes += int64(h.times) * f.left
 	}
 	n.fresh = append(n.fresh, id)
+}
+
+// spend takes what the links of a path let through at once from their buckets, at most so many
+// bytes, and returns how many.
+func (n *links) spend(way *path, bytes, now float64) float64 {
+	for _, h := range way.hops {
+		p := &n.pipes[h.link]
+		p.fill(now)
+		bytes = min(bytes, p.tokens/float64(h.times))
+	}
+	if bytes > 0 { // never for links without a burst
+		for _, h := range way.hops {
+			n.pipes[h.link].tokens -= bytes * float64(h.times)
+		}
+	}
+	return bytes
+}
+
+// fill adds to the bucket of a link what it could have carried meanwhile. It must be called before
+// used changes.
+func (p *pipe) fill(now float64) {
+	if p.burst == 0 {
+		return
+	}
+	p.tokens = min(p.burst, p.tokens+max(0, p.bandwidth-p.used)*(now-p.filled))
+	p.filled = now
 }
 
 // end removes a flow from its links.
@@ -123,6 +159,7 @@ func (n *links) end(id int32, now float64) {
 				break
 			}
 		}
+		p.fill(now)
 		p.used -= float64(h.times) * f.rate
 		p.stale++
 		if len(p.flows) == 0 {
@@ -167,6 +204,7 @@ func (n *links) unhindered(id int32, now float64) bool {
 	}
 	for _, h := range way.hops {
 		p := &n.pipes[h.link]
+		p.fill(now)
 		p.used += float64(h.times) * way.limit
 		p.stale++
 	}

@@ -12,9 +12,11 @@ type event struct {
 type eventKind uint8
 
 const (
-	begins eventKind = iota // a message has passed its latencies
-	ends                    // the last byte of a flow has arrived
-	worked                  // a lane has finished its arithmetic
+	begins  eventKind = iota // a message has passed its latencies
+	ends                     // the last byte of a flow has arrived
+	worked                   // a lane has finished its arithmetic; with Options.Costs, a thread its task
+	lands                    // the receiver of a fragment can find it
+	credits                  // the sender of a fragment has credit for another one
 )
 
 // queue holds events by time. It groups the events of one moment as far as it finds them.

@@ -71,6 +71,11 @@ func (e *engine) path(from, to int32) int32 {
 }
 
 func (e *engine) newPath(from, to int) (int32, error) {
+	if e.o.Costs != nil && e.o.On.HostOf(from) == e.o.On.HostOf(to) {
+		e.costs = append(e.costs, costOf(&e.o.Costs.Memory, e.o.Costs.Memory.Latency, true, to%e.shift))
+		e.net.paths = append(e.net.paths, path{})
+		return int32(len(e.net.paths) - 1), nil
+	}
 	if len(e.net.paths) == maxPaths {
 		return 0, fault.New(fault.NotSupported,
 			"simulating plan %q (%v): more than %d pairs of ranks talk; take fewer ranks", e.p.Name, e.p.Spec, maxPaths)
@@ -92,6 +97,9 @@ func (e *engine) newPath(from, to int) (int32, error) {
 		}
 	}
 	e.net.paths = append(e.net.paths, way)
+	if e.o.Costs != nil {
+		e.costs = append(e.costs, costOf(&e.o.Costs.Network, way.alpha, false, to%e.shift))
+	}
 	return int32(len(e.net.paths) - 1), nil
 }
 
@@ -134,7 +142,7 @@ func (e *engine) result() *Result {
 	}
 	for rank := range n {
 		k := rank % e.shift
-		r.Finish[rank], r.Sent[rank], r.Received[rank] = e.finish[k], e.sent[k], e.received[k]
+		r.Finish[rank], r.Sent[rank], r.Received[rank] = e.finish[k], e.sent[k], e.taken[k]
 		r.Makespan = max(r.Makespan, r.Finish[rank])
 		r.Bytes += r.Received[rank]
 	}

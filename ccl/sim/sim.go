@@ -3,8 +3,10 @@ package sim
 import (
 	"math"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/network"
 )
 
@@ -23,6 +25,13 @@ type Options struct {
 	Placement []int   // for each rank of the plan, its rank in the topology; nil means the same number
 	Full      bool    // simulate every rank separately, even if all do the same
 	Timeline  bool    // fill Result.Timeline; implies Full
+
+	// Costs is what the executor pays; nil for Hockney's model, where only messages and arithmetic
+	// take time. Of the network, the topology has latencies and bandwidths.
+	Costs *cost.Table
+	On    *topo.Group // with Costs: which ranks share memory, and which share cores
+	Calls int         // with Costs: so many calls, one behind the other; 0 means 1
+	Ahead int         // with Costs: a rank begins a call when all have ended the one so many before; 0: at once
 }
 
 // Span is the time of a step. It starts when the step before it in its lane has ended and its

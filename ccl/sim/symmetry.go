@@ -18,7 +18,8 @@ const maxRoutes = 1 << 25
 func (e *engine) findShift() error {
 	n := e.p.Spec.Ranks
 	e.shift = n
-	if !e.o.Full && !e.o.Timeline && e.sizes.chunk >= 0 {
+	crowded := e.o.Costs != nil && e.o.On.Oversubscribed() // then ranks take turns, and differ
+	if !e.o.Full && !e.o.Timeline && !crowded && e.sizes.chunk >= 0 {
 		for s := 1; s <= n/2; s++ {
 			if n%s != 0 {
 				continue
@@ -207,7 +208,8 @@ func (e *engine) shiftsPaths(s int) (bool, error) {
 			e.orbit[k] = id
 			size++
 		}
-		e.net.pipes = append(e.net.pipes, pipe{bandwidth: t.Classes[t.Links[l].Class].Bandwidth})
+		class := &t.Classes[t.Links[l].Class]
+		e.net.pipes = append(e.net.pipes, pipe{bandwidth: class.Bandwidth, burst: float64(class.Burst)})
 		e.size = append(e.size, size)
 	}
 	return true, nil

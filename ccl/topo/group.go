@@ -128,6 +128,22 @@ func (g *Group) Sizes() string {
 // Oversubscribed reports whether, on any machine, ranks outnumber the cores that they share.
 func (g *Group) Oversubscribed() bool { return g.oversubscribed }
 
+// Machine names the ranks that may share cores with a rank: they have the same.
+func (g *Group) Machine(rank int) string { return g.cores[rank] }
+
+// Cores returns on how many cores a rank and those that share them with it may run.
+func (g *Group) Cores(rank int) int {
+	r := &g.ranks[rank]
+	set, err := park.ParseCPUs(r.Cores)
+	switch {
+	case err != nil || set.Count() == 0:
+		return max(1, r.Usable)
+	case r.Usable > 0:
+		return min(r.Usable, set.Count())
+	}
+	return set.Count()
+}
+
 // Threads returns the ranks that may share cores with a rank, itself too, as package park counts
 // them. Ranks of one process wait in threads of their own.
 func (g *Group) Threads(rank int) (all []park.Local) {

@@ -211,7 +211,8 @@ func TestParse(t *testing.T) {
 	}
 	topology, err := Parse("pcie:8,alpha=500ns,bw=32GB,socket_bw=20GB,startup=2us", 0)
 	require.NoError(t, err)
-	require.Equal(t, []Class{{"pcie", 500 * 1e-9, 32e9}, {"socket", 500 * 1e-9, 20e9}}, topology.Classes)
+	require.Equal(t, []Class{{Name: "pcie", Alpha: 500 * 1e-9, Bandwidth: 32e9},
+		{Name: "socket", Alpha: 500 * 1e-9, Bandwidth: 20e9}}, topology.Classes)
 	require.Equal(t, 2*1e-6, topology.Startup)
 
 	for text, words := range map[string]string{

@@ -26,7 +26,7 @@ const Format = 1
 //	name NAME
 //	startup TIME                     left out where it is 0
 //	routing first|ecmp               left out where it is first
-//	class NAME alpha=TIME bw=BANDWIDTH
+//	class NAME alpha=TIME bw=BANDWIDTH [burst=BYTES]
 //	rank NAME [forwards] [PART [BYTES]]
 //	switch NAME [PART [BYTES]]       PART is what the node is, where it was found: core, cache …
 //	link FROM TO CLASS
@@ -47,7 +47,11 @@ func (t *Topology) WriteText(w io.Writer) error {
 		fmt.Fprintf(out, "routing %v\n", t.Routing)
 	}
 	for _, c := range t.Classes {
-		fmt.Fprintf(out, "class %s alpha=%s bw=%s\n", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
+		fmt.Fprintf(out, "class %s alpha=%s bw=%s", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
+		if c.Burst > 0 {
+			fmt.Fprintf(out, " burst=%d", c.Burst)
+		}
+		fmt.Fprintln(out)
 	}
 	for i := range t.Nodes {
 		fmt.Fprintln(out, t.Nodes[i].line())
@@ -309,7 +313,7 @@ var usage = map[string]struct {
 	"name":    {2, 2, "name NAME"},
 	"startup": {2, 2, "startup TIME"},
 	"routing": {2, 2, "routing first|ecmp"},
-	"class":   {4, 4, "class NAME alpha=TIME bw=BANDWIDTH"},
+	"class":   {4, 5, "class NAME alpha=TIME bw=BANDWIDTH [burst=BYTES]"},
 	"rank":    {2, 5, "rank NAME [forwards] [PART [BYTES]]"},
 	"switch":  {2, 4, "switch NAME [PART [BYTES]]"},
 	"link":    {4, 4, "link FROM TO CLASS"},
@@ -386,8 +390,19 @@ func (r *reader) class() error {
 	if !validName(w[1]) {
 		return r.wrong(1, "%s", badName(w[1]))
 	}
+	burst := int64(0)
+	if len(w) > 4 {
+		text, ok := strings.CutPrefix(w[4], "burst=")
+		if !ok {
+			return r.wrong(4, "want burst=BYTES")
+		}
+		if burst, err = humanize.ParseSize(text); err != nil {
+			return r.wrong(4, "%v", err)
+		}
+	}
 	r.lines["classes"] = append(r.lines["classes"], r.line)
-	r.classes[w[1]] = r.t.AddClass(w[1], a, b)
+	at := r.t.AddClass(w[1], a, b)
+	r.classes[w[1]], r.t.Classes[at].Burst = at, burst
 	return nil
 }
 

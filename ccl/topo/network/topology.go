@@ -26,6 +26,9 @@ type Class struct {
 	Name      string  `json:"name"`
 	Alpha     float64 `json:"alpha"`     // seconds from one end to the other
 	Bandwidth float64 `json:"bandwidth"` // bytes per second
+	// Burst is how many bytes pass at once after a pause, as by a token bucket; then they count as
+	// carried already.
+	Burst int64 `json:"burst,omitempty"`
 }
 
 // Node is a rank or a switch.
@@ -109,7 +112,7 @@ func (t *Topology) Ranks() int {
 
 // AddClass adds a class of links and returns its index.
 func (t *Topology) AddClass(name string, alpha, bandwidth float64) int {
-	t.Classes = append(t.Classes, Class{name, alpha, bandwidth})
+	t.Classes = append(t.Classes, Class{Name: name, Alpha: alpha, Bandwidth: bandwidth})
 	return len(t.Classes) - 1
 }
 
@@ -248,6 +251,8 @@ func (c *Class) wrong() string {
 		return "its name must be letters, digits and any of _-./:"
 	case !(c.Alpha >= 0) || math.IsInf(c.Alpha, 0):
 		return fmt.Sprintf("alpha must be 0 or more seconds, not %v", c.Alpha)
+	case c.Burst < 0 || c.Burst > MaxBytes:
+		return fmt.Sprintf("the burst must be 0 to %d bytes, not %d", MaxBytes, c.Burst)
 	case !(c.Bandwidth > 0) || math.IsInf(c.Bandwidth, 0):
 		return fmt.Sprintf("the bandwidth must be more than 0 bytes a second, and finite, not %v", c.Bandwidth)
 	}

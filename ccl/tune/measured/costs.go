@@ -4,192 +4,224 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
-	"unsafe"
 
-	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/kernel"
-	"github.com/goccl/goccl/ccl/plan"
-	"github.com/goccl/goccl/ccl/sim"
-	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 )
 
-// Sample is how long messages of a size took: the median, and each block of calls.
+// Sample is how long calls between two ranks took, of which a fit makes costs.
 type Sample struct {
-	Bytes   int64
-	Seconds float64
-	Blocks  []float64
+	Coll      dtype.Collective // dtype.Send for a ping-pong, of which a call is one direction
+	Algorithm string
+	Bytes     int64
+	Calls     int       // that followed one another in a block
+	Blocks    []float64 // seconds of a call, in each block
+	Crowded   bool      // both ranks were on one core
 }
 
-// Comparison compares one simulated time of an all-reduce with the measured one.
-type Comparison struct {
-	Algorithm string  `json:"algorithm"`
-	Bytes     int64   `json:"size"`
-	Measured  float64 `json:"measured_s"`
-	Simulated float64 `json:"simulated_s"`
-	Range     Spread  `json:"measured_range_s"` // of the blocks of calls
+// Seconds returns the median of the blocks.
+func (s *Sample) Seconds() float64 {
+	all := slices.Sorted(slices.Values(s.Blocks))
+	return all[len(all)/2]
 }
 
-// Off returns by which part of the measured time the simulated one differs.
-func (c Comparison) Off() float64 { return c.Simulated/c.Measured - 1 }
+// element is the size of the elements of all samples.
+const element = 4
 
-// Costs holds the costs of a network: a message of m bytes takes Alpha + Beta·m seconds, reducing
-// m bytes takes Gamma·m. The ranges cover the fits of single blocks of calls.
-type Costs struct {
-	Alpha      float64 `json:"alpha_s"`
-	Beta       float64 `json:"beta_s_per_byte"`
-	Gamma      float64 `json:"gamma_s_per_byte"`
-	AlphaRange Spread  `json:"alpha_range_s"`
-	BetaRange  Spread  `json:"beta_range_s_per_byte"`
-	GammaRange Spread  `json:"gamma_range_s_per_byte"`
-	Failed     int     `json:"blocks_without_fit"` // blocks whose large messages were no slower than the small ones
-}
-
-// Spread is the smallest and the largest of some values.
-type Spread [2]float64
-
-// SpreadOf returns the spread of values.
-func SpreadOf(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{}
+// Fit returns the costs of a network between two hosts, or of two ranks of one host, that bring
+// predictions closest to what was measured; all other costs are those of before. Misfit is by which
+// part the prediction of a sample misses it, in the middle.
+//
+// It changes one cost after the other by a factor, as long as that helps, and then takes smaller
+// factors. What it minimises is the mean of how far predictions are off, no one of which counts for
+// more than 30 %: so the calls that something else has disturbed do not count for much.
+func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, misfit float64, err error) {
+	if err := enough(samples); err != nil {
+		return before, 0, err
 	}
-	return Spread{slices.Min(values), slices.Max(values)}
-}
-
-// width returns how far apart the values are, relative to of, the value used; 0 if of is 0.
-func (s Spread) width(of float64) float64 {
-	if of == 0 {
-		return 0
+	f := &fit{samples: samples, costs: before}
+	hosts := 1
+	if between {
+		hosts = 2
 	}
-	return (s[1] - s[0]) / of
-}
-
-// wideSpread is the width above which the costs are unreliable.
-const wideSpread = 0.5
-
-// Unsteady returns what is wrong with the measurement, "" if nothing is.
-func (c *Costs) Unsteady(rows []Comparison) string {
-	widest, of := 0.0, "the ping-pong"
-	for _, w := range []float64{c.AlphaRange.width(c.Alpha), c.BetaRange.width(c.Beta), c.GammaRange.width(c.Gamma)} {
-		widest = max(widest, w)
+	if f.on, err = Group(2, hosts, Slot, !between); err != nil {
+		return before, 0, err
 	}
-	for _, r := range rows {
-		if w := r.Range.width(r.Measured); w > widest {
-			widest, of = w, fmt.Sprintf("all_reduce/%s of %d B", r.Algorithm, r.Bytes)
+	if f.crowded, err = groupOn("0", 1, 2, hosts, Slot, !between); err != nil {
+		return before, 0, err
+	}
+	var parameters []*float64
+	c := &f.costs
+	if between {
+		f.guessNetwork()
+		n := &c.Network
+		parameters = []*float64{&n.Bandwidth, &n.Burst, &n.Latency, &n.Send.Each, &n.Receive.Each, &n.Send.Byte,
+			&n.Receive.Byte}
+	} else {
+		m, w := &c.Memory, &c.Windows
+		parameters = []*float64{&m.Latency, &m.Send.Each, &m.Receive.Each, &m.Send.Byte, &m.Receive.Byte,
+			&w.Signal, &w.Latency, &w.Wait, &w.Read.Each, &w.Read.Byte, &c.Copy.Each, &c.Copy.Byte, &c.Reduce.Each,
+			&c.Reduce.Byte, &c.Call}
+		if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
+			parameters = append(parameters, &c.Switch)
 		}
 	}
-	switch {
-	case c.Failed > 0:
-		return fmt.Sprintf("%d blocks of calls of the ping-pong gave no fit", c.Failed)
-	case widest > wideSpread:
-		return fmt.Sprintf("blocks of calls of %s differ by %.0f %%", of, 100*widest)
+	f.descend(parameters)
+	if f.err == nil {
+		misfit = f.misfit()
 	}
-	return ""
+	return f.costs, misfit, f.err
 }
 
-// Fit fits the medians, and then the blocks one by one: the first of each size, the second of
-// each size, and so on.
-func Fit(samples []Sample) (costs Costs, err error) {
-	sizes, times := make([]float64, len(samples)), make([]float64, len(samples))
-	blocks := len(samples[0].Blocks)
-	for i, r := range samples {
-		sizes[i], times[i] = float64(r.Bytes), r.Seconds
-		blocks = min(blocks, len(r.Blocks))
-	}
-	if costs.Alpha, costs.Beta, err = fitLine(sizes, times); err != nil {
-		return costs, err
-	}
-	var alphas, betas []float64
-	for b := range blocks {
-		for i, r := range samples {
-			times[i] = r.Blocks[b]
+// enough reports what a fit lacks.
+func enough(samples []Sample) error {
+	least, most := int64(math.MaxInt64), int64(0)
+	for i := range samples {
+		s := &samples[i]
+		if len(s.Blocks) == 0 || !(s.Seconds() > 0) {
+			return fmt.Errorf("%v of %d bytes took no time", s.Coll, s.Bytes)
 		}
-		alpha, beta, err := fitLine(sizes, times)
-		if err != nil {
-			costs.Failed++
-			continue
+		if s.Coll == dtype.Send {
+			least, most = min(least, s.Bytes), max(most, s.Bytes)
 		}
-		alphas, betas = append(alphas, alpha), append(betas, beta)
 	}
-	costs.AlphaRange, costs.BetaRange = SpreadOf(alphas), SpreadOf(betas)
-	return costs, nil
+	if least > Smallest || most < Largest {
+		return fmt.Errorf("a fit needs a ping-pong of %d bytes or less, and one of %d or more", Smallest, Largest)
+	}
+	return nil
 }
 
-// Smallest is the size up to which a message measures α and not β.
-const Smallest = 1 << 10
+// A fit needs a message that is latency and little else, and one of several fragments or nearly.
+const (
+	Smallest = 1 << 10
+	Largest  = 64 << 10
+)
 
-// fitLine takes the mean time of small messages as α, and then finds the β that brings α + β·m
-// closest to the times of the large ones, by least squares of relative errors. One line through all
-// sizes would be wrong: the sizes in between fit into buffers and are faster.
-func fitLine(sizes, times []float64) (alpha, beta float64, err error) {
-	var small, large, top, bottom float64
-	for i, x := range sizes {
-		if times[i] <= 0 {
-			return 0, 0, fmt.Errorf("a message of %.0f bytes took no time", x)
-		}
-		if x <= Smallest {
-			alpha += times[i]
-			small++
-		}
-	}
-	alpha /= max(small, 1)
-	for i, x := range sizes {
-		if x > Smallest { // minimise Σ (1 - (α + βx)/y)²
-			y := times[i]
-			top += (x / y) * (1 - alpha/y)
-			bottom += (x / y) * (x / y)
-			large++
-		}
-	}
-	if small == 0 || large == 0 {
-		return 0, 0, fmt.Errorf("%.0f small and %.0f large sizes were measured, the fit needs both", small, large)
-	}
-	if top <= 0 {
-		return 0, 0, fmt.Errorf(
-			"large messages were no slower than small ones (%.1f µs), there is no bandwidth to find; measure larger ones",
-			alpha*1e6)
-	}
-	return alpha, top / bottom, nil
+// fit is a search for costs.
+type fit struct {
+	samples     []Sample
+	costs       cost.Table
+	on, crowded *topo.Group
+	err         error
 }
 
-// Gamma returns the time to add one byte of float32 to another, with both operands in the
-// second-level cache, as fragments are: the shortest of all runs, and the range of the shortest
-// runs of every ten.
-func Gamma() (gamma float64, all Spread) {
-	const bytes = 128 << 10
-	mem := make([]float32, 2*bytes/4)
-	a, b := unsafe.Pointer(&mem[0]), unsafe.Pointer(&mem[bytes/4])
-	sum := kernel.For(dtype.F32, dtype.Sum)
-	var shortest []float64
-	for range 5 {
-		best := math.Inf(1)
-		for range 10 {
-			start := time.Now()
-			sum(a, a, b, bytes/4)
-			best = math.Min(best, time.Since(start).Seconds())
+// guessNetwork begins with what the samples say by themselves.
+func (f *fit) guessNetwork() {
+	n := &f.costs.Network
+	shortest := math.Inf(1)
+	n.Bandwidth = 1
+	for i := range f.samples {
+		s := &f.samples[i]
+		if s.Coll == dtype.Send {
+			shortest = min(shortest, s.Seconds())
+		} else {
+			n.Bandwidth = max(n.Bandwidth, float64(s.Bytes)/s.Seconds())
 		}
-		shortest = append(shortest, best/bytes)
 	}
-	all = SpreadOf(shortest)
-	return all[0], all
+	n.Burst = 1
+	for i := range f.samples { // what a message is faster than the bandwidth
+		if s := &f.samples[i]; s.Coll == dtype.Send {
+			n.Burst = max(n.Burst, float64(s.Bytes)-(s.Seconds()-shortest)*n.Bandwidth)
+		}
+	}
+	each := min(shortest/3, longOverhead)
+	n.Latency, n.Send.Each, n.Receive.Each = shortest-2*each, each, each
+	n.Send.Byte, n.Receive.Byte = 0.05/n.Bandwidth, 0.05/n.Bandwidth
+	n.TCP()
 }
 
-// Simulate returns the time of one all-reduce over a network with the costs.
-func (c *Costs) Simulate(algorithm string, ranks int, bytes int64) (float64, error) {
-	a, err := algo.Find(dtype.AllReduce, algorithm)
-	if err != nil {
-		return 0, err
+// longOverhead is as long as a core takes for a short fragment, if the path is long.
+const longOverhead = 5e-6
+
+// Factors of a search.
+const (
+	firstFactor = 2
+	lastFactor  = 1.003
+	mostOff     = 0.3
+)
+
+// descend searches along one cost after the other.
+func (f *fit) descend(parameters []*float64) {
+	best := f.loss()
+	for factor := float64(firstFactor); factor > lastFactor && f.err == nil; {
+		better := false
+		for _, p := range parameters {
+			for _, by := range []float64{factor, 1 / factor} {
+				for f.err == nil { // on in a direction that helps
+					before := *p
+					*p *= by
+					if loss := f.loss(); loss < best {
+						best, better = loss, true
+						continue
+					}
+					*p = before
+					break
+				}
+			}
+		}
+		if !better {
+			factor = math.Sqrt(factor)
+		}
 	}
-	p, err := a.Make(plan.Spec{Coll: dtype.AllReduce, Ranks: ranks})
-	if err != nil {
-		return 0, err
-	}
-	wire := network.Wire{Alpha: c.Alpha, Bandwidth: 1 / c.Beta}
-	result, err := sim.Run(p, network.Uniform(ranks, wire),
-		sim.Options{Elements: int(bytes / 4), ElementBytes: 4, Gamma: c.Gamma})
-	if err != nil {
-		return 0, err
-	}
-	return result.Makespan, nil
 }
+
+// off returns by which factor, as a logarithm, the prediction of each sample is off.
+func (f *fit) off() []float64 {
+	f.costs.Network.TCP()
+	all := make([]float64, len(f.samples))
+	var spacious, crowded *predicted.Predictor
+	if spacious, f.err = predicted.New(f.on, &f.costs); f.err == nil {
+		crowded, f.err = predicted.New(f.crowded, &f.costs)
+	}
+	for i := range f.samples {
+		s, by := &f.samples[i], spacious
+		if s.Crowded {
+			by = crowded
+		}
+		if f.err != nil {
+			break
+		}
+		var seconds float64
+		if s.Coll == dtype.Send {
+			seconds, f.err = by.PingPong(s.Bytes, s.Calls)
+		} else {
+			seconds, f.err = by.Call(s.Coll, s.Algorithm, s.Bytes, element, s.Calls)
+		}
+		all[i] = math.Log(seconds / s.Seconds())
+	}
+	return all
+}
+
+func (f *fit) loss() float64 {
+	sum := 0.0
+	for _, off := range f.off() {
+		sum += min(math.Abs(off), mostOff)
+	}
+	return sum / float64(len(f.samples))
+}
+
+func (f *fit) misfit() float64 {
+	off := f.off()
+	for i := range off {
+		off[i] = math.Abs(math.Expm1(off[i]))
+	}
+	slices.Sort(off)
+	return off[len(off)/2]
+}
+
+// Spread returns by which part the slowest block of a sample is slower than the fastest, in the
+// middle of all samples.
+func Spread(samples []Sample) float64 {
+	all := make([]float64, len(samples))
+	for i := range samples {
+		s := &samples[i]
+		all[i] = slices.Max(s.Blocks)/slices.Min(s.Blocks) - 1
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// Slot is the bytes of a slot of a window, unless an option says otherwise.
+const Slot = 1 << 20

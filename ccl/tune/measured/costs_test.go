@@ -1,78 +1,117 @@
 package measured
 
 import (
-	"math"
+	"math/rand/v2"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/cost"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 )
 
-func TestFitLine(t *testing.T) {
-	var sizes, exact []float64
-	for m := 64.0; m <= 64<<20; m *= 4 {
-		sizes, exact = append(sizes, m), append(exact, 25e-6+m*8e-9)
+// invented returns samples of a machine with the given costs, each of which is off by up to noise.
+func invented(t *testing.T, c cost.Table, between bool, algorithms []string, noise float64) (all []Sample) {
+	t.Helper()
+	hosts := 1
+	if between {
+		hosts = 2
 	}
-	alpha, beta, err := fitLine(sizes, exact)
-	if err != nil || math.Abs(alpha/25e-6-1) > 0.2 || math.Abs(beta/8e-9-1) > 0.01 {
-		t.Errorf("times on a line: α %v, β %v, %v", alpha, beta, err)
+	on, err := Group(2, hosts, Slot, !between)
+	require.NoError(t, err)
+	p, err := predicted.New(on, &c)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(1, 2))
+	add := func(s Sample, seconds float64, err error) {
+		require.NoError(t, err)
+		for range 3 {
+			s.Blocks = append(s.Blocks, seconds*(1+noise*(2*random.Float64()-1)))
+		}
+		all = append(all, s)
 	}
-	for i := range exact {
-		exact[i] *= 1 + 0.05*float64(1-2*(i%2)) // each is off by 5 %
+	for bytes := int64(64); bytes <= 4<<20; bytes *= 8 {
+		const calls = 20
+		seconds, err := p.PingPong(bytes, calls)
+		add(Sample{Coll: dtype.Send, Bytes: bytes, Calls: calls}, seconds, err)
+		for _, name := range algorithms {
+			seconds, err := p.Call(dtype.AllReduce, name, bytes, 4, calls)
+			add(Sample{Coll: dtype.AllReduce, Algorithm: name, Bytes: bytes, Calls: calls}, seconds, err)
+		}
 	}
-	alpha, beta, err = fitLine(sizes, exact)
-	if err != nil || math.Abs(alpha/25e-6-1) > 0.2 || math.Abs(beta/8e-9-1) > 0.1 {
-		t.Errorf("noisy times: α %v, β %v, %v", alpha, beta, err)
-	}
-	if _, _, err := fitLine(sizes[:2], exact[:2]); err == nil {
-		t.Error("a fit without a large message")
-	}
-	if _, _, err := fitLine([]float64{64, 2048}, []float64{5e-6, 4e-6}); err == nil {
-		t.Error("a large message that is faster than a small one")
-	}
-	if _, _, err := fitLine([]float64{1, 2048}, []float64{1, 0}); err == nil {
-		t.Error("a message that takes no time")
+	return all
+}
+
+// A fit finds the network that samples come from, or one that is as good.
+func TestFitNetwork(t *testing.T) {
+	for _, latency := range []float64{3e-6, 2.5e-3} {
+		real := *cost.Usual()
+		real.Network = cost.Path{Latency: latency, Bandwidth: 119e6, Burst: 128 << 10,
+			Send: cost.Work{Each: 2e-6, Byte: 2e-10}, Receive: cost.Work{Each: 3e-6, Byte: 3e-10}}
+		real.Network.TCP()
+		samples := invented(t, real, true, []string{"direct", "ring"}, 0.01)
+		samples[4].Blocks[1] *= 30 // something else ran
+		made, misfit, err := Fit(samples, true, *cost.Usual())
+		require.NoError(t, err)
+		require.Less(t, misfit, 0.03)
+		if latency < 1e-3 { // else a burst and bandwidth are much the same
+			require.InEpsilon(t, real.Network.Bandwidth, made.Network.Bandwidth, 0.03)
+			require.InEpsilon(t, real.Network.Burst, made.Network.Burst, 0.2)
+		}
+		require.Equal(t, real.Network.Credit, made.Network.Credit)
+		require.Equal(t, real.Windows, made.Windows, "nobody has measured them")
+		require.NoError(t, made.Validate())
+
+		// What counts is what is predicted of calls that were not measured, with more ranks.
+		on, err := Group(5, 5, Slot, false)
+		require.NoError(t, err)
+		want, err := predicted.New(on, &real)
+		require.NoError(t, err)
+		got, err := predicted.New(on, &made)
+		require.NoError(t, err)
+		for _, name := range []string{"rabenseifner", "double_binary_tree"} {
+			a, err := want.Call(dtype.AllReduce, name, 1<<20, 4, 3)
+			require.NoError(t, err)
+			b, err := got.Call(dtype.AllReduce, name, 1<<20, 4, 3)
+			require.NoError(t, err)
+			require.InEpsilon(t, a, b, 0.05, name)
+		}
 	}
 }
 
-// The range of a fit covers the fits of single blocks of calls, and a wide range causes a warning.
-func TestFitRows(t *testing.T) {
-	samples := func(blocks ...float64) (all []Sample) { // blocks: by what factor each is slower than it should be
-		for m := int64(64); m <= 64<<20; m *= 4 {
-			exact := 25e-6 + float64(m)*8e-9
-			s := Sample{Bytes: m, Seconds: exact}
-			for _, b := range blocks {
-				s.Blocks = append(s.Blocks, b*exact)
-			}
-			all = append(all, s)
-		}
-		return all
+func TestFitHost(t *testing.T) {
+	real := *cost.Usual()
+	real.Memory.Latency, real.Copy.Byte, real.Windows.Read.Byte = 0.4e-6, 0.1e-9, 0.3e-9
+	samples := invented(t, real, false, []string{"direct", "one_shot_window", "two_shot_window"}, 0)
+	made, misfit, err := Fit(samples, false, *cost.Usual())
+	require.NoError(t, err)
+	require.Less(t, misfit, 0.05)
+	require.Equal(t, real.Network, made.Network, "nobody has measured it")
+	require.Equal(t, real.Switch, made.Switch, "no sample has ranks that share a core")
+}
+
+func TestFitRefuses(t *testing.T) {
+	ping := func(bytes int64, seconds float64) Sample {
+		return Sample{Coll: dtype.Send, Bytes: bytes, Calls: 1, Blocks: []float64{seconds}}
 	}
-	costs, err := Fit(samples(1, 1.2, 1.1))
-	if err != nil || math.Abs(costs.BetaRange.width(costs.Beta)/0.2-1) > 0.01 || costs.Unsteady(nil) != "" {
-		t.Errorf("%+v, %v: %s", costs, err, costs.Unsteady(nil))
-	}
-	steady := Comparison{Measured: 1, Range: Spread{0.9, 1.2}}
-	slow := Comparison{Algorithm: "ring", Bytes: 64, Measured: 1, Range: Spread{0.9, 1.8}}
-	if got := costs.Unsteady([]Comparison{steady, slow}); got !=
-		"blocks of calls of all_reduce/ring of 64 B differ by 90 %" {
-		t.Error(got)
-	}
-	costs, err = Fit(samples(1, 1.9, 1.1))
-	if err != nil || costs.Unsteady(nil) != "blocks of calls of the ping-pong differ by 90 %" {
-		t.Errorf("%+v, %v: %s", costs, err, costs.Unsteady(nil))
-	}
-	noisy := samples(1, 1, 1)
-	for i := range noisy {
-		if noisy[i].Bytes > Smallest {
-			noisy[i].Blocks[1] = 1e-6 // as if a large message took nothing
-		}
-	}
-	costs, err = Fit(noisy)
-	if err != nil || costs.Failed != 1 || costs.Unsteady(nil) != "1 blocks of calls of the ping-pong gave no fit" {
-		t.Errorf("%+v, %v: %s", costs, err, costs.Unsteady(nil))
+	for _, test := range []struct {
+		samples []Sample
+		says    string
+	}{
+		{nil, "a fit needs a ping-pong of 1024 bytes or less, and one of 65536 or more"},
+		{[]Sample{ping(64, 1)}, "and one of 65536 or more"},
+		{[]Sample{ping(1<<20, 1)}, "of 1024 bytes or less"},
+		{[]Sample{ping(64, 0), ping(1<<20, 1)}, "send of 64 bytes took no time"},
+		{[]Sample{{Coll: dtype.Send, Bytes: 64}}, "took no time"},
+		{[]Sample{ping(64, 1), ping(1<<20, 1),
+			{Coll: dtype.AllReduce, Algorithm: "none", Bytes: 64, Calls: 1, Blocks: []float64{1}}}, `"none"`},
+	} {
+		_, _, err := Fit(test.samples, true, *cost.Usual())
+		require.ErrorContains(t, err, test.says)
 	}
 }
 
-func TestMeasureGamma(t *testing.T) {
-	if g, all := Gamma(); g <= 0 || g > 1e-6 || all[0] != g || all[1] < g {
-		t.Errorf("γ = %v s/B, %v", g, all)
-	}
+func TestSpread(t *testing.T) {
+	s := func(blocks ...float64) Sample { return Sample{Blocks: blocks} }
+	require.InDelta(t, 0.5, Spread([]Sample{s(1, 1), s(2, 3), s(1, 9)}), 1e-9)
 }

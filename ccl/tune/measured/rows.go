@@ -62,6 +62,7 @@ func Candidates(coll dtype.Collective, on *topo.Group, shared bool, channels int
 type Cell struct {
 	Bytes int64       `json:"size"`
 	Times [][]float64 `json:"times_s"` // of a call, for each block of calls; candidates given up early have fewer
+	Turns []int       `json:"turns"`   // calls of a block
 	Wrong []int64     `json:"wrong"`   // elements
 }
 
@@ -344,10 +345,15 @@ func FirstRanks(ranks int, all []int) int {
 // Group returns what the library will know of a group that is measured: its ranks are spread over
 // network namespaces of this machine. shared is whether the ranks of a host share memory.
 func Group(ranks, hosts, slot int, shared bool) (*topo.Group, error) {
+	return groupOn(park.Affinity().String(), park.Cores(), ranks, hosts, slot, shared)
+}
+
+// groupOn is Group for ranks that may use some cores.
+func groupOn(cores string, usable, ranks, hosts, slot int, shared bool) (*topo.Group, error) {
 	said := make([]topo.Rank, ranks)
 	for rank := range said {
 		said[rank] = topo.Rank{Number: rank, Size: ranks, Place: topo.Place{Network: uint64(rank * hosts / ranks)},
-			Cores: park.Affinity().String(), Usable: park.Cores(), Slot: slot}
+			Cores: cores, Usable: usable, Slot: slot}
 		if shared {
 			said[rank].Transports = []string{"shm"}
 		}

@@ -31,12 +31,10 @@ func NewBuffers(comm *ccl.Communicator, spec *Spec, size int64) (*Buffers, error
 	}
 	coll := spec.Coll
 	nIn, nOut := coll.InBlocks(spec.Ranks, spec.Rank, spec.Root), coll.OutBlocks(spec.Ranks, spec.Rank, spec.Root)
-	perRank := coll == dtype.AllGather || coll == dtype.ReduceScatter ||
-		coll == dtype.AllToAll || coll == dtype.Gather || coll == dtype.Scatter
-	if perRank {
+	if coll.PerRank() {
 		count = max(1, count/n)
 	}
-	b := &Buffers{Comm: comm, spec: spec, Bytes: count * blocks(perRank) * elem}
+	b := &Buffers{Comm: comm, spec: spec, Bytes: count * blocks(coll.PerRank()) * elem}
 	if coll == dtype.Barrier {
 		b.Bytes, count = 0, 0
 	}

@@ -33,6 +33,7 @@ type Spec struct {
 	EachBlock         bool     `json:",omitempty"` // rows contain the times of all blocks
 	Singles           int      `json:",omitempty"` // calls that are timed one by one, at most
 	Candidates        []string `json:",omitempty"` // the algorithms that goccl tune measure compares
+	Everything        bool     `json:",omitempty"` // no candidate is given up
 }
 
 // Row is a line of the result, with nccl-tests' columns.

@@ -1,218 +1,193 @@
-// Package tune is goccl tune: what the network costs, and which algorithm is fastest where.
 package tune
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"os/exec"
-	"os/signal"
-	"regexp"
-	"runtime"
+	"path/filepath"
 	"slices"
-	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune/measured"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 	"github.com/goccl/goccl/internal/netlab"
+	"github.com/goccl/goccl/internal/park"
 )
 
-// Command returns the command.
-func Command() *cobra.Command {
-	return cli.Group("tune", "measure what the network costs, or which algorithm is fastest where", fit(), measure(),
-		cli.Internal(ranks.Process, func(args []string, _ io.Writer) error { return ranks.Play(args, compareAll) }))
-}
-
-// inside is the flag of the process that measures.
-const inside = "inside"
+const fitHelp = `Two ranks exchange messages and reduce vectors. The costs of the parts of a
+call are those with which a simulation of what runs takes the time that was
+measured. With --rate or --delay, they are those of a network, else of the
+ranks of this host. They are kept for this user and machine, with the others,
+unless --output names a file.`
 
 func fit() *cobra.Command {
 	c := &cobra.Command{
 		Use: "fit", Args: cli.Arguments(0, 0),
-		Short: "measure α, β and γ of the network, and compare simulated all-reduces with measured ones",
+		Short: "measure what the parts of calls cost, which predictions are made of",
+		Long:  fitHelp,
 	}
 	f := c.Flags()
-	count := cli.Flag(f, "ranks", "N", "2", "number of ranks, each a process on this host", cli.Number(2, 64))
-	rate := rateFlag(f, "", "put each rank into a network namespace of its own, behind a switch port of this rate")
-	sizes, factor := cli.SizeAndFactor(f, "1M..64M", 4)
-	repeat := cli.Flag(f, "repeat", "N", "5", "blocks of calls a size; the median counts", cli.Number(1, 0))
-	asJSON := cli.JSON(f, "an object a line")
+	lab := labFlags(f)
+	sizes, factor := cli.SizeAndFactor(f, "64..4M", 4)
+	repeat := cli.Flag(f, "repeat", "N", "5", "blocks of calls a size; the median counts", cli.Number(leastBlocks, 0))
+	block := cli.Flag(f, "block", "TIME", "20ms", "time of one block", cli.Duration(1))
+	force := f.Bool("force", false, "measure although other processes use the cores")
+	file := costsFlag(f)
+	output := cli.Flag(f, "o,output", "FILE", "", "write the costs to this file, and keep none", cli.Text)
+	asJSON := cli.JSON(f, "what is kept")
 	measures := insideFlag(f)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		opts, err := cli.Environment()
 		if err != nil {
 			return err
 		}
-		opts.Transport, opts.Plan, opts.Tune = "tcp", "", ""
-		if *rate != "" {
-			opts.SocketIfname = netlab.Interface(0)
+		opts.Plan, opts.Tune, opts.Algo = "", "", ""
+		opts.Transport = "auto"
+		if lab.wanted() {
+			opts.Transport, opts.SocketIfname = "tcp", netlab.Interface(0)
 		}
 		if err := checkSizes(*sizes); err != nil {
 			return cli.Misuse{Err: err}
 		}
-		spec := ranks.Spec{Ranks: *count, Coll: dtype.Send, Type: dtype.F32, Op: dtype.Sum, Sizes: sizes.Each(*factor),
-			Warmup: 1, Repeat: *repeat, Block: 20 * time.Millisecond, Options: opts.String()}
-		if largest := slices.Max(spec.Sizes); largest < 2*measured.Smallest {
-			return cli.Misused("the largest size measured would be %d bytes: the fit needs one of 2K or more, set --size", largest)
+		all := sizes.Each(*factor)
+		if slices.Min(all) > measured.Smallest || slices.Max(all) < measured.Largest {
+			return cli.Misused("--size: a fit needs sizes from %d bytes or less to %d or more", measured.Smallest,
+				measured.Largest)
+		}
+		spec := ranks.Spec{Ranks: 2, Type: dtype.F32, Op: dtype.Sum, Sizes: all, Repeat: *repeat,
+			Block: *block, Options: opts.String(), Everything: true}
+		before, err := readCosts(*file)
+		if err != nil {
+			return err
 		}
 		if !*measures {
-			return apart(*rate != "", c.OutOrStdout(), "fit", f)
+			if err := quiet(*force); err != nil {
+				return err
+			}
+			return apart(lab.wanted(), c.OutOrStdout(), "fit", f)
 		}
-		small, err := cli.ParseSizes(fmt.Sprintf("64..%d", measured.Smallest))
+		samples, err := sample(spec, lab, opts)
 		if err != nil {
 			return err
 		}
-		costs, rows, err := fitted(spec, small.Each(*factor), *rate, opts)
+		made, err := fitted(samples, lab, before)
 		if err != nil {
 			return err
 		}
-		return printFit(c.OutOrStdout(), costs, rows, *asJSON)
+		at := *output
+		if at == "" {
+			if at, err = costsPath(); err != nil {
+				return err
+			}
+		}
+		if err := writeCosts(at, made); err != nil {
+			return err
+		}
+		if *asJSON {
+			return json.NewEncoder(c.OutOrStdout()).Encode(made)
+		}
+		return printCosts(c.OutOrStdout(), made, at)
 	}
 	return c
 }
 
-// insideFlag adds the flag.
-func insideFlag(f *pflag.FlagSet) *bool {
-	defer f.MarkHidden(inside)
-	return f.Bool(inside, false, "for goccl's own use")
+// lab says in which network ranks are measured.
+type lab struct {
+	rate  *string
+	delay *time.Duration
 }
 
-// checkSizes refuses sizes that cannot be measured.
-func checkSizes(sizes cli.Sizes) error {
-	switch least, most := sizes.Ends(); {
-	case least < 4:
-		return fmt.Errorf("--size: want 4 bytes or more, got %d", least)
-	case most > 1<<30:
-		return fmt.Errorf("--size: want 1G or less, every rank holds two vectors of that size")
+func labFlags(f *pflag.FlagSet) *lab {
+	return &lab{
+		rateFlag(f, "", "put each rank into a network namespace of its own, behind a switch port of this rate"),
+		cli.Flag(f, "delay", "TIME", "0s", "round trip of the network, which is made like that of --rate", cli.Duration(0)),
 	}
-	return nil
 }
 
-// rateFlag adds the flag for the rate of the ports of a network.
-func rateFlag(f *pflag.FlagSet, byDefault, usage string) *string {
-	return cli.Flag(f, "rate", "RATE", byDefault, usage+", as 1gbit or 100mbit; needs ip and tc, and to be root or allowed "+
-		"user namespaces", func(text string) (string, error) {
-		if !rateForm.MatchString(text) {
-			return "", errors.New("want a number and a unit of tc, as 1gbit, 100mbit or 12.5mbps (bytes)")
-		}
-		return text, nil
-	})
+func (l *lab) wanted() bool { return *l.rate != "" || *l.delay > 0 }
+
+// make makes the network for some hosts, and returns what comes before the command of a rank.
+func (l *lab) make(hosts int) (prefix func(int) []string, err error) {
+	if !l.wanted() {
+		return nil, nil
+	}
+	made := netlab.Network{Hosts: hosts, Wires: []netlab.Wire{{Rate: *l.rate, Delay: *l.delay}}}
+	if err := made.Make(); err != nil {
+		return nil, fmt.Errorf("--rate, --delay: %w", err)
+	}
+	return netlab.In, nil
 }
 
-// rateForm matches a rate above zero that tc understands.
-var rateForm = regexp.MustCompile(
-	`(?i)^(([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)([kmgt]i?)?(bit|bps))$`)
+func (l *lab) String() string {
+	switch {
+	case !l.wanted():
+		return "the ranks of this host"
+	case *l.rate == "":
+		return fmt.Sprintf("namespaces with round trips of %v", *l.delay)
+	case *l.delay == 0:
+		return "namespaces with ports of " + *l.rate
+	}
+	return fmt.Sprintf("namespaces with ports of %s and round trips of %v", *l.rate, *l.delay)
+}
 
-// fitAlgorithms are the algorithms on which the fitted network is tried.
-var fitAlgorithms = []string{"ring", "recursive_doubling", "rabenseifner"}
+// The algorithms of which costs are made: together they do all that programs of two ranks do.
+var (
+	networkSamples = []string{"direct", "ring", "recursive_doubling", "rabenseifner"}
+	hostSamples    = []string{"direct", "ring", "recursive_doubling", "one_shot_window", "two_shot_window"}
+)
 
-// apart measures in a process of its own, with the same flags, so that an interrupt ends that
-// process with all of its ranks. If it makes a network, it gets namespaces, which end with it.
-func apart(network bool, out io.Writer, command string, f *pflag.FlagSet) error {
-	self, err := os.Executable()
+// sample measures ping-pongs and all-reduces of two ranks.
+func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sample, err error) {
+	prefix, err := lab.make(2)
 	if err != nil {
+		return nil, err
+	}
+	between := prefix != nil
+	pings := spec
+	pings.Coll, pings.EachBlock, pings.Warmup = dtype.Send, true, 1
+	err = ranks.Start("bench", pings, prefix, func(r ranks.Row) {
+		samples = append(samples, measured.Sample{Coll: dtype.Send, Bytes: r.Bytes, Calls: r.Calls,
+			Blocks: seconds(r.Blocks)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	spec.Coll, spec.InPlace, spec.Candidates = dtype.AllReduce, true, networkSamples
+	if !between {
+		spec.Candidates = hostSamples
+	}
+	reduce := func(crowded bool) error {
+		rows, err := times(spec, 1, prefix)
+		for _, r := range rows {
+			samples = append(samples, measured.Sample{Coll: r.Coll, Algorithm: r.Algorithm, Bytes: r.Bytes,
+				Calls: r.Calls, Blocks: r.Blocks, Crowded: crowded})
+		}
 		return err
 	}
-	attributes := ranks.OwnGroup()
-	if network {
-		if attributes, err = netlab.Attributes(); err != nil {
-			return fmt.Errorf("--rate: %w", err)
-		}
+	if err := reduce(false); err != nil || between {
+		return samples, err
 	}
-	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := exec.CommandContext(interrupted, self, append([]string{"tune", command, "--" + inside}, given(f)...)...)
-	cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = attributes, out, os.Stderr
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	runtime.LockOSThread() // the child ends with the thread that started it
-	defer runtime.UnlockOSThread()
-	err = cmd.Run()
-	exit := (*exec.ExitError)(nil)
-	switch {
-	case interrupted.Err() != nil:
-		return fmt.Errorf("interrupted: %v; the ranks are ended", context.Cause(interrupted))
-	case cmd.Process == nil && network:
-		return fmt.Errorf("--rate: %v: %s", err, netlab.Hint)
-	case errors.As(err, &exit) && exit.Exited():
-		return cli.Reported{}
-	case err != nil:
-		return fmt.Errorf("the process that measures ended: %w", err)
-	}
-	return nil
+	return samples, park.OnOneCore(func() error { return reduce(true) })
 }
 
-// fitted measures the costs, and compares what they predict with what is measured. Sizes are those
-// of the all-reduces; small are sizes of messages that measure α. With a rate it makes a network.
-func fitted(spec ranks.Spec, small []int64, rate string, opts ccl.Options) (costs measured.Costs,
-	rows []measured.Comparison, err error) {
-	var prefix func(int) []string
-	if rate != "" {
-		prefix = netlab.In
-		made := netlab.Network{Hosts: spec.Ranks, Wires: []netlab.Wire{{Rate: rate}}}
-		if err := made.Make(); err != nil {
-			return costs, nil, fmt.Errorf("--rate: %w", err)
-		}
+// fitted makes the costs of samples.
+func fitted(samples []measured.Sample, lab *lab, before *cost.File) (*cost.File, error) {
+	table, misfit, err := measured.Fit(samples, lab.wanted(), before.Costs)
+	if err != nil {
+		return nil, err
 	}
-	if costs, err = fitNetwork(spec, small, prefix); err != nil {
-		return costs, nil, err
-	}
-	rows, err = compareFit(spec, opts, prefix, costs)
-	return costs, rows, err
-}
-
-// compareFit measures the all-reduces and simulates them with the fitted costs.
-func compareFit(spec ranks.Spec, opts ccl.Options, prefix func(int) []string,
-	costs measured.Costs) (rows []measured.Comparison, err error) {
-	spec.Coll, spec.InPlace, spec.EachBlock = dtype.AllReduce, true, true
-	for _, name := range fitAlgorithms {
-		opts.Algo = "all_reduce=" + name
-		spec.Options = opts.String()
-		err := ranks.Start("bench", spec, prefix, func(r ranks.Row) {
-			rows = append(rows, measured.Comparison{Algorithm: name, Bytes: r.Bytes, Measured: r.Micros / 1e6,
-				Range: measured.SpreadOf(seconds(r.Blocks))})
-		})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	for i := range rows {
-		r := &rows[i]
-		if r.Simulated, err = costs.Simulate(r.Algorithm, spec.Ranks, r.Bytes); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
-}
-
-// fitNetwork measures a ping-pong, of small messages and of the sizes at which all-reduces are
-// compared. Only its two ranks run, because others would take their processors.
-func fitNetwork(spec ranks.Spec, small []int64, prefix func(int) []string) (measured.Costs, error) {
-	spec.Ranks, spec.EachBlock = 2, true
-	var samples []measured.Sample
-	collect := func(r ranks.Row) {
-		samples = append(samples, measured.Sample{Bytes: r.Bytes, Seconds: r.Micros / 1e6, Blocks: seconds(r.Blocks)})
-	}
-	for _, sizes := range [][]int64{small, spec.Sizes} {
-		spec.Sizes = sizes
-		if err := ranks.Start("bench", spec, prefix, collect); err != nil {
-			return measured.Costs{}, err
-		}
-	}
-	costs, err := measured.Fit(samples)
-	costs.Gamma, costs.GammaRange = measured.Gamma()
-	return costs, err
+	return &cost.File{Format: cost.Format, Measured: time.Now().UTC().Truncate(time.Second), Of: lab.String(),
+		Misfit: misfit, Spread: measured.Spread(samples), Costs: table}, nil
 }
 
 func seconds(micros []float64) (all []float64) {
@@ -222,38 +197,117 @@ func seconds(micros []float64) (all []float64) {
 	return all
 }
 
-func printFit(out io.Writer, costs measured.Costs, rows []measured.Comparison, asJSON bool) error {
-	if asJSON {
-		if err := json.NewEncoder(out).Encode(costs); err != nil {
-			return err
-		}
-		return cli.PrintLines(out, rows)
+// What others may use of the cores while costs are measured, and for how long that is looked at.
+const (
+	mostBusy  = 0.1
+	busySpan  = 300 * time.Millisecond
+	mostCosts = 1 << 20 // bytes of a file
+)
+
+// quiet refuses to measure on a machine that is busy.
+func quiet(force bool) error {
+	if busy := probe.Busy(busySpan); busy > mostBusy && !force {
+		return fmt.Errorf("other processes use %.0f %% of the cores, so the costs would be wrong: measure when they do not, or "+
+			"with --force", 100*busy)
 	}
-	printCosts(out, costs)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "all_reduce\tsize (B)\tmeasured (ms)\tfrom\tto\tsimulated (ms)\toff by\t")
-	worst := 0.0
-	for _, r := range rows {
-		fmt.Fprintf(table, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%+.1f %%\t\n", r.Algorithm, r.Bytes,
-			r.Measured*1e3, r.Range[0]*1e3, r.Range[1]*1e3, r.Simulated*1e3, 100*r.Off())
-		worst = math.Max(worst, math.Abs(r.Off()))
+	return nil
+}
+
+// costsFlag adds the flag for the file of costs.
+func costsFlag(f *pflag.FlagSet) *string {
+	return cli.Flag(f, "costs", "FILE", "", "costs that goccl tune fit has written; those that are kept for this machine "+
+		"if left out", cli.Text)
+}
+
+// costsPath returns where the costs of this user and machine are kept.
+func costsPath() (string, error) {
+	folder, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder to keep costs in: %w; use --output", err)
+	}
+	return probe.KeptAt(filepath.Join(folder, "goccl"), "costs", probe.Machine("/")), nil
+}
+
+// readCosts reads a file, or what is kept, or returns the usual costs where nothing is.
+func readCosts(name string) (*cost.File, error) {
+	kept := name == ""
+	if kept {
+		at, err := costsPath()
+		if err != nil {
+			return &cost.File{Format: cost.Format, Costs: *cost.Usual()}, nil
+		}
+		name = at
+	}
+	file, err := os.Open(name)
+	if kept && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)) {
+		return &cost.File{Format: cost.Format, Costs: *cost.Usual()}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("costs: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostCosts))
+	made := new(cost.File)
+	if err == nil {
+		err = json.Unmarshal(text, made)
+	}
+	if err == nil {
+		err = made.Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("costs in %s: %w", name, err)
+	}
+	return made, nil
+}
+
+func writeCosts(name string, made *cost.File) error {
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(name), 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	file, err := newTableFile(name)
+	if err != nil {
+		return err
+	}
+	defer file.remove()
+	return file.write(string(text) + "\n")
+}
+
+func printCosts(out io.Writer, f *cost.File, at string) error {
+	c := &f.Costs
+	fmt.Fprintf(out, "%s, measured %s: predictions miss the calls that the costs were made of by %.1f %% in the middle;\n"+
+		"blocks of these calls differ by %.1f %%\n\n", f.Of, f.Measured.Format(time.DateTime), 100*f.Misfit, 100*f.Spread)
+	table := cli.Table(out)
+	fmt.Fprintln(table, "messages\tlatency (µs)\tbandwidth (GB/s)\tburst (B)\tsend (µs)\t(ns/B)\treceive (µs)\t(ns/B)")
+	for _, p := range []struct {
+		name string
+		*cost.Path
+	}{{"between hosts", &c.Network}, {"in a host", &c.Memory}} {
+		fmt.Fprintf(table, "%s\t%.3f\t%.4g\t%.0f\t%.3f\t%.4f\t%.3f\t%.4f\n", p.name, p.Latency*1e6, p.Bandwidth/1e9, p.Burst,
+			p.Send.Each*1e6, p.Send.Byte*1e9, p.Receive.Each*1e6, p.Receive.Byte*1e9)
+	}
+	table.Flush()
+	fmt.Fprintln(out)
+	table = cli.Table(out)
+	fmt.Fprintln(table, "a rank\t(µs)\t(ns/B)")
+	for _, w := range []struct {
+		name string
+		cost.Work
+	}{
+		{"copies", c.Copy}, {"reduces an operand", c.Reduce}, {"reads a window", c.Windows.Read},
+		{"gives a signal", cost.Work{Each: c.Windows.Signal}},
+		{"which arrives after", cost.Work{Each: c.Windows.Latency}},
+		{"finds one", cost.Work{Each: c.Windows.Wait}}, {"makes a call", cost.Work{Each: c.Call}},
+		{"takes over a core", cost.Work{Each: c.Switch}},
+	} {
+		fmt.Fprintf(table, "%s\t%.3f\t%.4f\n", w.name, w.Each*1e6, w.Byte*1e9)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nlargest difference %.1f %%\n", 100*worst)
-	if why := costs.Unsteady(rows); why != "" {
-		_, err = fmt.Fprintf(out, "warning: %s: the machine or the network is busy; measure again when it is not, "+
-			"or with a larger --repeat\n", why)
-	}
+	_, err := fmt.Fprintf(out, "\n%s has them\n", at)
 	return err
-}
-
-func printCosts(out io.Writer, c measured.Costs) {
-	fmt.Fprintf(out, "α = %.1f µs (%.1f to %.1f)\n", c.Alpha*1e6, c.AlphaRange[0]*1e6, c.AlphaRange[1]*1e6)
-	fmt.Fprintf(out, "β = %.4f ns/B (%.4f to %.4f), which is %.3f GB/s\n", c.Beta*1e9, c.BetaRange[0]*1e9,
-		c.BetaRange[1]*1e9, 1e-9/c.Beta)
-	fmt.Fprintf(out, "γ = %.4f ns/B (%.4f to %.4f)\n", c.Gamma*1e9, c.GammaRange[0]*1e9, c.GammaRange[1]*1e9)
-	fmt.Fprintf(out, "goccl sim --topo uniform,alpha=%.2fus,bw=%.3fGB --gamma %.4fns has this network\n\n", c.Alpha*1e6,
-		1e-9/c.Beta, c.Gamma*1e9)
 }

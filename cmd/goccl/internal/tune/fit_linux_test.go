@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/ccl/tune/measured"
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 	"github.com/goccl/goccl/internal/netlab"
 )
@@ -139,36 +139,28 @@ func (c *tuner) nothingLeft(t *testing.T, before string) {
 	require.Equal(t, before, machine(t))
 }
 
-// checkFit reads the output of --json: the costs, and a row for each algorithm and size.
-func checkFit(t *testing.T, text string, sizes ...int64) measured.Costs {
+// quick are flags with which a fit takes no longer than it must.
+const quick = "--force --size 64..64K --factor 32 --repeat 3 --block 1ms --output "
+
+// checkFit reads the output of --json, which is what the file has.
+func checkFit(t *testing.T, text, file string) cost.Table {
 	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	var costs measured.Costs
-	require.NoError(t, decoder.Decode(&costs), text)
-	require.Positive(t, costs.Alpha)
-	require.Positive(t, costs.Beta)
-	require.Positive(t, costs.Gamma)
-	for _, name := range fitAlgorithms {
-		for _, size := range sizes {
-			var row measured.Comparison
-			require.NoError(t, decoder.Decode(&row), text)
-			require.Equal(t, name, row.Algorithm)
-			require.Equal(t, size, row.Bytes)
-			require.Positive(t, row.Measured)
-			require.Positive(t, row.Simulated)
-		}
-	}
-	require.False(t, decoder.More(), text)
-	return costs
+	made, err := readCosts(file)
+	require.NoError(t, err)
+	var printed cost.File
+	require.NoError(t, json.Unmarshal([]byte(text), &printed), text)
+	require.Equal(t, made.Costs, printed.Costs)
+	require.WithinDuration(t, time.Now(), made.Measured, time.Hour)
+	require.Positive(t, made.Misfit)
+	return made.Costs
 }
 
 // longRun measures for much longer than the tests that interrupt it take. long distinguishes its
-// ranks from those of the short measurement before.
-var longRun = strings.Fields("--size 16M..256M --repeat 5")
+// ranks.
+var longRun = strings.Fields("--force --size 1K,256M --repeat 5")
 
 const (
-	long = `"Sizes":[16777216,`
+	long = `"Sizes":[1024,268435456]`
 	slow = "10mbit" // ranks that are not ended would run for minutes
 )
 
@@ -197,9 +189,22 @@ func (c *tuner) testMeasuredOnHosts(t *testing.T) {
 }
 
 func (c *tuner) testUnshaped(t *testing.T) {
-	r := c.start(t, "", nil, strings.Fields("--json --size 8M..16M --factor 2 --repeat 2 --ranks 3")...)
+	file := filepath.Join(c.folder, "new", "costs.json")
+	r := c.start(t, "", nil, strings.Fields("--json "+quick+file)...)
 	require.NoError(t, r.cmd.Wait(), &r.errors)
-	checkFit(t, r.out.String(), 8<<20, 16<<20)
+	costs := checkFit(t, r.out.String(), file)
+	require.Less(t, costs.Memory.Latency, 1e-3)
+	require.Equal(t, cost.Usual().Network, costs.Network, "it was not measured")
+	check := c.startMode(t, "", nil, "check", strings.Fields("--costs "+file+
+		" --ranks 2 --op broadcast,all_to_all --size 64..64 --repeat 3 --block 1ms --json")...)
+	require.NoError(t, check.cmd.Wait(), &check.errors)
+	require.Contains(t, check.out.String(), `"algorithm":"window"`)
+	rows := filepath.Join(c.folder, "rows.json")
+	require.NoError(t, os.WriteFile(rows, check.out.Bytes(), 0o600))
+	out, err := run(t, strings.Fields("check --all --from "+rows)...)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^broadcast +\d+ +\d+\.\d %`, out)
+	require.Regexp(t, `(?m)^all_to_all +2 +window +64 `, out)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		r := c.start(t, "", nil, longRun...)
 		c.await(t, r, 2, ranks.Process, long)
@@ -213,25 +218,24 @@ func (c *tuner) testUnshaped(t *testing.T) {
 func (c *tuner) testShaped(t *testing.T) {
 	needNamespaces(t, nil)
 	before := machine(t)
-	quick := strings.Fields("--rate 1gbit --size 1M..2M --factor 2 --repeat 3")
+	file := filepath.Join(c.folder, "shaped.json")
+	quick := strings.Fields("--rate 1gbit " + strings.ReplaceAll(quick, "64K", "1M") + file)
 
 	t.Run("Fit", func(t *testing.T) {
 		r := c.start(t, "", nil, append(quick, "--json")...)
 		require.NoError(t, r.cmd.Wait(), &r.errors)
-		costs := checkFit(t, r.out.String(), 1<<20, 2<<20)
-		// A factor of 8 is beyond doubt even on a busy machine.
-		rate := 1e-6 / costs.Beta
+		costs := checkFit(t, r.out.String(), file)
+		rate := costs.Network.Bandwidth / 1e6
 		require.True(t, 25 < rate && rate < 160, "1 Gbit/s is 125 MB/s, fitted were %.1f", rate)
+		require.Equal(t, cost.Usual().Windows, costs.Windows, "they were not measured")
 		c.nothingLeft(t, before)
 	})
 	t.Run("TwoAtOnce", func(t *testing.T) {
 		runs := []*running{c.start(t, "", nil, quick...), c.start(t, "", nil, quick...)}
 		for _, r := range runs {
 			require.NoError(t, r.cmd.Wait(), &r.errors)
-			for _, name := range fitAlgorithms {
-				require.Equal(t, 2, strings.Count(r.out.String(), " "+name+" "), &r.out)
-			}
-			require.Contains(t, r.out.String(), "largest difference")
+			require.Contains(t, r.out.String(), "namespaces with ports of 1gbit, measured ")
+			require.Contains(t, r.out.String(), file+" has them")
 		}
 		c.nothingLeft(t, before)
 	})
@@ -288,9 +292,13 @@ func (c *tuner) testShapedByUser(t *testing.T) {
 	}
 	needNamespaces(t, nobody)
 	before := machine(t)
-	r := c.start(t, "", nobody, strings.Fields("--json --rate 1gbit --size 1M --repeat 1")...)
+	folder := filepath.Join(c.folder, "user")
+	require.NoError(t, os.Mkdir(folder, 0o777))
+	require.NoError(t, os.Chmod(folder, 0o777))
+	file := filepath.Join(folder, "costs.json")
+	r := c.start(t, "", nobody, strings.Fields("--json --rate 1gbit "+quick+file)...)
 	require.NoError(t, r.cmd.Wait(), &r.errors)
-	checkFit(t, r.out.String(), 1<<20)
+	checkFit(t, r.out.String(), file)
 	c.nothingLeft(t, before)
 }
 

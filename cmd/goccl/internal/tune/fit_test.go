@@ -2,12 +2,14 @@ package tune
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goccl/goccl/ccl/tune/measured"
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 )
 
@@ -18,35 +20,68 @@ func run(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestPrintFit(t *testing.T) {
-	costs := measured.Costs{Alpha: 28.58e-6, Beta: 7.9271e-9, Gamma: 8.25e-12, Failed: 1,
-		AlphaRange: measured.Spread{28.58e-6, 28.58e-6}, BetaRange: measured.Spread{7.9271e-9, 7.9271e-9}}
+func TestPrintCosts(t *testing.T) {
+	made := &cost.File{Format: cost.Format, Of: "a test", Misfit: 0.0123, Spread: 0.2, Costs: *cost.Usual()}
 	var out bytes.Buffer
-	require.NoError(t, printFit(&out, costs, nil, false))
+	require.NoError(t, printCosts(&out, made, "here"))
 	for _, want := range []string{
-		"α = 28.6 µs (28.6 to 28.6)\nβ = 7.9271 ns/B (7.9271 to 7.9271), which is 0.126 GB/s\n",
-		"warning: 1 blocks of calls of the ping-pong gave no fit: ",
-		"goccl sim --topo uniform,alpha=28.58us,bw=0.126GB --gamma 0.0083ns has this network\n",
+		"a test, measured 0001-01-01 00:00:00: predictions miss the calls that the costs were made of by 1.2 % in the middle;",
+		"between hosts  5.000         1.18",
+		"takes over a core    1.000",
+		"here has them\n",
 	} {
 		require.Contains(t, out.String(), want)
 	}
 }
 
+// Files that are wrong get one sentence that says what and where.
+func TestWrongCosts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "costs.json")
+	good := &cost.File{Format: cost.Format, Costs: *cost.Usual()}
+	require.NoError(t, writeCosts(file, good))
+	made, err := readCosts(file)
+	require.NoError(t, err)
+	require.Equal(t, good.Costs, made.Costs)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, test := range []struct{ from, to, want string }{
+		{`"goccl_costs": 1`, `"goccl_costs": 7`, "format 7, want 1"},
+		{`"latency": 0.000005`, `"latency": -1`, "network.latency is -1"},
+		{`"latency": 0.000005`, `"latency": 1e300`, "network.latency is 1e+300"},
+		{`"bandwidth": 1180000000`, `"bandwidth": 0`, "network.bandwidth is 0"},
+		{`"bandwidth": 1180000000`, `"bandwidth": "fast"`, "cannot unmarshal string"},
+		{`"credit": 8`, `"credit": 0`, "memory.credit 0"},
+		{`{`, `[`, "invalid character"},
+		{string(text), "", "unexpected end"},
+		{string(text), strings.Repeat("[", 1<<21), "exceeded max depth"},
+	} {
+		require.Contains(t, string(text), test.from)
+		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), test.from, test.to, 1)), 0o600))
+		_, err := readCosts(file)
+		require.ErrorContains(t, err, test.want)
+		require.ErrorContains(t, err, file)
+	}
+	_, err = run(t, "check", "--costs", filepath.Join(t.TempDir(), "none"))
+	require.ErrorContains(t, err, "no such file")
+	_, err = run(t, "check", "--from", file)
+	require.ErrorContains(t, err, "row 1: ")
+}
+
 func TestTuneRefuses(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"fit more", "takes no arguments"},
-		{"fit --ranks 0", "--ranks 0: want 2 to 64"},
-		{"fit --ranks 1", "--ranks 1: want 2 to 64"},
-		{"fit --ranks 65", "--ranks 65: want 2 to 64"},
-		{"fit --ranks two", "--ranks two: want a whole number"},
+		{"check --ranks 0", "--ranks 0: want numbers from 2 to 64"},
+		{"check --ranks 2,65", "--ranks 2,65: want numbers from 2 to 64"},
+		{"check --ranks two", "--ranks two: want numbers"},
+		{"check --op nothing", "--op nothing: "},
 		{"fit --size 2M..1M", "2097152 to 1048576 is no range"},
 		{"fit --size 2..4", "want 4 bytes or more"},
 		{"fit --size -1", "size \"-1\""},
 		{"fit --size 1.5MM", "size \"1.5MM\""},
 		{"fit --size 1..7Q", "size \"7Q\""},
 		{"fit --size 1M..2G", "--size: want 1G or less"},
-		{"fit --size 64..1K", "largest size measured would be 1024 bytes"},
-		{"fit --size 1K", "largest size measured would be 1024 bytes"},
+		{"fit --size 64..1K", "--size: a fit needs sizes from 1024 bytes or less to 65536 or more"},
+		{"fit --size 1M", "--size: a fit needs sizes"},
 		{"fit --factor 1", "--factor"},
 		{"fit --repeat 0", "--repeat"},
 		{"fit --rate nonsense", "--rate nonsense: want a number and a unit"},

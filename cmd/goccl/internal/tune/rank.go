@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/tune/measured"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 )
@@ -33,7 +34,9 @@ func compareAll(node *ccl.Node, spec *ranks.Spec, opts ccl.GroupOptions) error {
 	each := []ccl.GroupOptions{opts} // the first group carries the control messages of the measurement
 	for _, name := range spec.Candidates {
 		own := opts
-		own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)
+		if spec.Coll != dtype.Send {
+			own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)
+		}
 		each = append(each, own)
 	}
 	comms, err := ranks.Join(node, spec, each...)
@@ -65,7 +68,8 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *ranks.
 		return nil, err
 	}
 	ctx := context.Background()
-	cell := &measured.Cell{Bytes: b.Bytes, Times: make([][]float64, len(groups)), Wrong: make([]int64, len(groups))}
+	cell := &measured.Cell{Bytes: b.Bytes, Times: make([][]float64, len(groups)), Turns: make([]int, len(groups)),
+		Wrong: make([]int64, len(groups))}
 	block := func(i, turns int) (float64, error) {
 		if err := ccl.Barrier(ctx, control); err != nil {
 			return 0, err
@@ -100,7 +104,9 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *ranks.
 		left = append(left, i)
 		cell.Times[i] = []float64{once[i]}
 	}
-	left = without(left, once, hopeless, spec.Block)
+	if !spec.Everything {
+		left = without(left, once, hopeless, spec.Block)
+	}
 	for _, i := range left {
 		cell.Times[i] = nil
 	}
@@ -108,14 +114,17 @@ func compare(control *ccl.Communicator, groups []*ccl.Communicator, spec *ranks.
 	for n := range blocks {
 		for k := range left {
 			i := left[(k+n)%len(left)]
-			took, err := block(i, turns(i, spec.Block.Seconds()))
+			if n == 0 {
+				cell.Turns[i] = turns(i, spec.Block.Seconds())
+			}
+			took, err := block(i, cell.Turns[i])
 			if err != nil {
 				return nil, err
 			}
 			cell.Times[i] = append(cell.Times[i], took)
 			once[i] = min(once[i], took)
 		}
-		if n == 1 {
+		if n == 1 && !spec.Everything {
 			left = without(left, once, behind, spec.Block)
 		}
 	}

@@ -1,0 +1,161 @@
+// Package cost has what the parts of a call cost: one table, which goccl tune fit measures, and
+// which the simulator, the choice of algorithms and estimates read.
+//
+// The model is LogGP (Alexandrov, Ionescu, Schauser, Scheiman, "LogGP: incorporating long messages
+// into the LogP model", 1995) for fragments: one takes the sender's core some time, then it crosses
+// a network whose ports carry a number of bytes a second, after a latency the receiver finds it,
+// and takes it in some time of its own core. LogGP's o is Send.Each and Receive.Each, its L is
+// Latency, its G the larger of 1/Bandwidth and the times for a byte.
+package cost
+
+import (
+	"math"
+	"time"
+
+	"github.com/goccl/goccl/ccl/fault"
+)
+
+// Table is what calls of a group cost. Times are in seconds, sizes in bytes.
+type Table struct {
+	Network Path    `json:"network"` // messages between hosts
+	Memory  Path    `json:"memory"`  // messages between ranks that share memory
+	Windows Windows `json:"windows"` // memory that ranks read of each other
+	Copy    Work    `json:"copy"`    // a copy within a rank
+	Reduce  Work    `json:"reduce"`  // combining one operand more
+	Call    float64 `json:"call"`    // a rank enters and leaves a call
+	Switch  float64 `json:"switch"`  // a core turns from one rank to another
+}
+
+// Path is what messages from one rank to another cost. A message is cut into fragments.
+type Path struct {
+	Latency   float64 `json:"latency"`   // from when a fragment has left until the receiver finds it
+	Bandwidth float64 `json:"bandwidth"` // bytes a second of a port, in each direction; 0 for memory
+	Burst     float64 `json:"burst"`     // bytes that a port lets through at once after a pause
+	Send      Work    `json:"send"`      // of the sender's core, for a fragment
+	Receive   Work    `json:"receive"`   // of the receiver's core
+	Fragment  int64   `json:"fragment"`  // bytes of a fragment at most
+	Credit    int     `json:"credit"`    // fragments of a channel that the receiver has not taken, at most
+}
+
+// Work is what a core does.
+type Work struct {
+	Each float64 `json:"each"` // each time
+	Byte float64 `json:"byte"` // for each byte
+}
+
+// Of returns the time of work on some bytes.
+func (w Work) Of(bytes int64) float64 { return w.Each + w.Byte*float64(bytes) }
+
+// Windows is what ranks pay that read memory of each other.
+type Windows struct {
+	Signal  float64 `json:"signal"`  // to publish a word
+	Latency float64 `json:"latency"` // until a peer finds it
+	Wait    float64 `json:"wait"`    // to find it
+	Read    Work    `json:"read"`    // of an operand
+}
+
+// Credit of channels of TCP: a path that is long holds more (transport/tcp, Credit).
+const (
+	tcpFragment = 45 * 1448
+	tcpCredit   = 16
+	mostCredit  = 128
+	fastPath    = 2e9 // bytes a second
+)
+
+// TCP sets what follows from the latency of a network: fragments and credit.
+func (p *Path) TCP() {
+	p.Fragment, p.Credit = tcpFragment, tcpCredit
+	for p.Credit < mostCredit && float64(p.Credit)*tcpFragment < fastPath*2*p.Latency {
+		p.Credit *= 2
+	}
+}
+
+// Usual returns the costs of machines that nobody has measured. They are those of two cores of an
+// Intel Xeon (Sapphire Rapids), and of a network of 10 Gbit/s, of 2026-11-29.
+func Usual() *Table {
+	t := &Table{
+		Network: Path{Latency: 5e-6, Bandwidth: 1.18e9, Send: Work{4e-6, 0.3e-9}, Receive: Work{4e-6, 0.3e-9}},
+		Memory: Path{Latency: 0.16e-6, Send: Work{0.14e-6, 0.06e-9}, Receive: Work{0.09e-6, 0.09e-9},
+			Fragment: 64 << 10, Credit: 8},
+		Windows: Windows{Signal: 0.02e-6, Latency: 0.05e-6, Wait: 0.15e-6, Read: Work{0.01e-6, 0.15e-9}},
+		Copy:    Work{0.01e-6, 0.05e-9},
+		Reduce:  Work{0.06e-6, 0.04e-9},
+		Call:    0.1e-6,
+		Switch:  1e-6,
+	}
+	t.Network.TCP()
+	return t
+}
+
+// Limits on a table that was read: what any machine has.
+const (
+	mostSeconds   = 60
+	mostByte      = 1e-3
+	mostBandwidth = 1e15
+	mostBytes     = 1 << 30
+)
+
+// Validate reports what is wrong with a table that was read.
+func (t *Table) Validate() error {
+	for _, of := range []struct {
+		name  string
+		value float64
+		most  float64
+	}{
+		{"network.latency", t.Network.Latency, mostSeconds}, {"memory.latency", t.Memory.Latency, mostSeconds},
+		{"network.burst", t.Network.Burst, mostBytes}, {"memory.burst", t.Memory.Burst, mostBytes},
+		{"network.send.each", t.Network.Send.Each, mostSeconds}, {"network.send.byte", t.Network.Send.Byte, mostByte},
+		{"network.receive.each", t.Network.Receive.Each, mostSeconds},
+		{"network.receive.byte", t.Network.Receive.Byte, mostByte},
+		{"memory.send.each", t.Memory.Send.Each, mostSeconds}, {"memory.send.byte", t.Memory.Send.Byte, mostByte},
+		{"memory.receive.each", t.Memory.Receive.Each, mostSeconds},
+		{"memory.receive.byte", t.Memory.Receive.Byte, mostByte},
+		{"windows.signal", t.Windows.Signal, mostSeconds}, {"windows.latency", t.Windows.Latency, mostSeconds},
+		{"windows.wait", t.Windows.Wait, mostSeconds},
+		{"windows.read.each", t.Windows.Read.Each, mostSeconds}, {"windows.read.byte", t.Windows.Read.Byte, mostByte},
+		{"copy.each", t.Copy.Each, mostSeconds}, {"copy.byte", t.Copy.Byte, mostByte},
+		{"reduce.each", t.Reduce.Each, mostSeconds}, {"reduce.byte", t.Reduce.Byte, mostByte},
+		{"call", t.Call, mostSeconds}, {"switch", t.Switch, mostSeconds},
+	} {
+		if !(of.value >= 0 && of.value <= of.most) {
+			return fault.New(fault.Invalid, "costs: %s is %v, want 0 to %v", of.name, of.value, of.most)
+		}
+	}
+	if b := t.Network.Bandwidth; !(b >= 1 && b <= mostBandwidth) {
+		return fault.New(fault.Invalid, "costs: network.bandwidth is %v bytes a second, want 1 to %v", b, mostBandwidth)
+	}
+	for name, p := range map[string]*Path{"network": &t.Network, "memory": &t.Memory} {
+		if p.Fragment < 1 || p.Fragment > mostBytes || p.Credit < 1 || p.Credit > 1<<20 {
+			return fault.New(fault.Invalid, "costs: %s.fragment is %d and %s.credit %d, want 1 or more", name, p.Fragment,
+				name, p.Credit)
+		}
+	}
+	return nil
+}
+
+// File is a table as it is kept, and where it comes from.
+type File struct {
+	Format   int       `json:"goccl_costs"`
+	Measured time.Time `json:"measured"`
+	Of       string    `json:"of"` // what was measured, for people
+	// Misfit is by how much the table misses the calls that it was made of, in the middle.
+	Misfit float64 `json:"misfit"`
+	// Spread is by how much blocks of these calls differ, in the middle.
+	Spread float64 `json:"spread"`
+	Costs  Table   `json:"costs"`
+}
+
+// Format is that of files.
+const Format = 1
+
+// Validate reports what is wrong with a file that was read.
+func (f *File) Validate() error {
+	switch {
+	case f.Format != Format:
+		return fault.New(fault.Invalid, "costs: format %d, want %d (goccl_costs); measure again with goccl tune fit",
+			f.Format, Format)
+	case math.IsNaN(f.Misfit) || math.IsNaN(f.Spread):
+		return fault.New(fault.Invalid, "costs: misfit %v and spread %v", f.Misfit, f.Spread)
+	}
+	return f.Costs.Validate()
+}

@@ -1,0 +1,54 @@
+package cost
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsual(t *testing.T) {
+	require.NoError(t, Usual().Validate())
+	f := File{Format: Format, Costs: *Usual()}
+	require.NoError(t, f.Validate())
+	text, err := json.Marshal(&f)
+	require.NoError(t, err)
+	var read File
+	require.NoError(t, json.Unmarshal(text, &read))
+	require.Equal(t, f, read)
+}
+
+func TestValidate(t *testing.T) {
+	for _, test := range []struct {
+		says   string
+		change func(t *Table)
+	}{
+		{"network.latency is -1", func(t *Table) { t.Network.Latency = -1 }},
+		{"memory.send.byte is 1, want 0 to 0.001", func(t *Table) { t.Memory.Send.Byte = 1 }},
+		{"switch is NaN", func(t *Table) { t.Switch = math.NaN() }},
+		{"call is +Inf", func(t *Table) { t.Call = math.Inf(1) }},
+		{"network.bandwidth is 0 bytes a second", func(t *Table) { t.Network.Bandwidth = 0 }},
+		{"network.bandwidth is NaN", func(t *Table) { t.Network.Bandwidth = math.NaN() }},
+		{"network.fragment is 0", func(t *Table) { t.Network.Fragment = 0 }},
+		{"memory.credit -3", func(t *Table) { t.Memory.Credit = -3 }},
+	} {
+		made := Usual()
+		test.change(made)
+		require.ErrorContains(t, made.Validate(), test.says)
+	}
+	require.ErrorContains(t, (&File{Format: 2, Costs: *Usual()}).Validate(), "format 2, want 1")
+	require.ErrorContains(t, (&File{Format: 1, Misfit: math.NaN(), Costs: *Usual()}).Validate(), "misfit NaN")
+}
+
+// The credit of a long path holds what a fast path of that length does, up to a limit.
+func TestCreditOfLongPaths(t *testing.T) {
+	for _, test := range []struct {
+		latency float64
+		credit  int
+	}{{0, 16}, {1e-4, 16}, {3e-4, 32}, {1e-3, 64}, {1, 128}} {
+		p := Path{Latency: test.latency}
+		p.TCP()
+		require.Equal(t, test.credit, p.Credit, test.latency)
+	}
+}

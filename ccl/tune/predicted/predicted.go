@@ -1,0 +1,143 @@
+// Package predicted says how long calls take, by what their parts cost: it simulates the programs
+// that run (package sim), with a table of costs (package cost).
+package predicted
+
+import (
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/cost"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/program"
+	"github.com/goccl/goccl/ccl/sim"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/topo/network"
+)
+
+// Predictor predicts calls of one group. It must not be used concurrently.
+type Predictor struct {
+	on      *topo.Group
+	costs   *cost.Table
+	network *network.Topology
+	sim     *sim.Simulator
+	plans   map[named]*plan.Plan
+}
+
+type named struct {
+	coll      dtype.Collective
+	algorithm string
+}
+
+// New returns the Predictor of a group. Neither the group nor the costs may change afterwards.
+func New(on *topo.Group, costs *cost.Table) (*Predictor, error) {
+	p := &Predictor{on: on, costs: costs, network: sim.Network(on, costs), plans: map[named]*plan.Plan{}}
+	var err error
+	p.sim, err = sim.New(p.network)
+	return p, err
+}
+
+// Call returns how long one of a number of calls takes that follow one another, with that many
+// bytes, as package tune counts them, in elements of so many bytes. calls 0 is for very many.
+func (p *Predictor) Call(coll dtype.Collective, algorithm string, bytes int64, element, calls int) (float64, error) {
+	made, err := p.plan(coll, algorithm)
+	if err != nil {
+		return 0, err
+	}
+	elements := int(bytes / int64(element))
+	if coll.PerRank() {
+		elements /= p.on.Size()
+	}
+	runs, err := program.AsTimed(made, p.on.Slot(), elements, element)
+	if err != nil {
+		return 0, err
+	}
+	seconds, err := p.steady(&runs, elements, element, calls)
+	if err != nil || !runs.Counts {
+		return seconds, err
+	}
+	ranks := int64(p.on.Size())
+	lengths, err := p.Call(dtype.AllGather, gathersLengths, ranks*ranks*lengthBytes, lengthBytes, calls)
+	return seconds + lengths, err
+}
+
+// The lengths of blocks are exchanged as numbers of so many bytes, by an algorithm for few bytes.
+const (
+	gathersLengths = "direct"
+	lengthBytes    = 8
+)
+
+// PingPong returns how long a message takes there, or back, in a group of two ranks.
+func (p *Predictor) PingPong(bytes int64, calls int) (float64, error) {
+	seconds, err := p.steady(&program.Timed{Plan: pingPong, Pieces: 1}, int(bytes), 1, calls)
+	return seconds / 2, err
+}
+
+// pingPong is a plan of two ranks, in the form of one that exists.
+var pingPong = &plan.Plan{Name: "ping_pong", Split: 1, Chans: 1, Needs: plan.Messages,
+	Spec: plan.Spec{Coll: dtype.AllGather, Ranks: 2},
+	Program: func(rank int) plan.Program {
+		peer := 1 - rank
+		steps := []plan.Step{
+			{Kind: plan.Send, Peer: peer, Src: []plan.Ref{{Buf: plan.In, N: 1}}},
+			{Kind: plan.Recv, Peer: peer, Dst: plan.Ref{Buf: plan.Out, At: peer, N: 1}},
+		}
+		if rank == 1 {
+			steps[0], steps[1] = steps[1], steps[0]
+		}
+		return plan.Program{Lanes: [][]plan.Step{steps}}
+	},
+}
+
+func (p *Predictor) plan(coll dtype.Collective, algorithm string) (*plan.Plan, error) {
+	key := named{coll, algorithm}
+	if made, ok := p.plans[key]; ok {
+		return made, nil
+	}
+	a, err := algo.Find(coll, algorithm)
+	if err != nil {
+		return nil, err
+	}
+	made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: p.on.Size()}, p.on)
+	if err == nil {
+		p.plans[key] = made
+	}
+	return made, err
+}
+
+// simulated is the most calls that are simulated. What the later of them take longer, the others
+// take as well.
+const simulated = 12
+
+// steady returns the mean time of a number of calls.
+func (p *Predictor) steady(runs *program.Timed, elements, element, calls int) (float64, error) {
+	rate := 0.0 // seconds a call of the busiest link
+	run := func(calls int) (float64, error) {
+		r, err := p.sim.Run(runs.Plan, sim.Options{Elements: elements / runs.Pieces, ElementBytes: element,
+			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead})
+		if err != nil {
+			return 0, err
+		}
+		for l, bytes := range r.LinkBytes {
+			class := &p.network.Classes[p.network.Links[l].Class]
+			rate = max(rate, float64(bytes)/class.Bandwidth/float64(calls))
+		}
+		return r.Makespan, nil
+	}
+	if calls > 0 && calls <= simulated {
+		all, err := run(calls)
+		return all / float64(calls), err
+	}
+	half, err := run(simulated / 2)
+	if err != nil {
+		return 0, err
+	}
+	all, err := run(simulated)
+	if err != nil {
+		return 0, err
+	}
+	// The bursts of links may last for the calls that are simulated, but not for all.
+	each := max(rate, (all-half)/(simulated-simulated/2))
+	if calls == 0 {
+		return each, nil
+	}
+	return (all + each*float64(calls-simulated)) / float64(calls), nil
+}

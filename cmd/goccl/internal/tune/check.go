@@ -1,0 +1,251 @@
+package tune
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goccl/goccl/ccl/cost"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/exec"
+	"github.com/goccl/goccl/ccl/tune/measured"
+	"github.com/goccl/goccl/ccl/tune/predicted"
+	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
+	"github.com/goccl/goccl/internal/humanize"
+	"github.com/goccl/goccl/internal/netlab"
+)
+
+func check() *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Args: cli.Arguments(0, 0),
+		Short: "measure all algorithms of collectives, and compare the times with those that the costs predict",
+	}
+	f := c.Flags()
+	measures := insideFlag(f)
+	counts := cli.Flag(f, "ranks", "RANKS", "3,4", "numbers of ranks, each a process on this host", cli.Numbers(2, 64))
+	colls := cli.Flag(f, "op", "NAMES", "all_reduce,all_gather,reduce_scatter,broadcast,all_to_all", "collectives",
+		parseCollectives)
+	sizes, factor := cli.SizeAndFactor(f, "64K..4M", 4)
+	repeat := cli.Flag(f, "repeat", "N", "5", "blocks of calls for each size and algorithm, which take turns; the median "+
+		"counts", cli.Number(leastBlocks, 0))
+	block := cli.Flag(f, "block", "TIME", "20ms", "time of one block", cli.Duration(1))
+	lab := labFlags(f)
+	file := costsFlag(f)
+	from := cli.Flag(f, "from", "FILE", "", "compare what an earlier check has measured (--json) anew, and measure nothing",
+		cli.Text)
+	all := f.Bool("all", false, "print all rows, not the worst only")
+	asJSON := cli.JSON(f, "a row a line")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		costs, err := readCosts(*file)
+		if err != nil {
+			return err
+		}
+		var rows []predicted.Row
+		if *from != "" {
+			rows, err = readRows(*from)
+		} else {
+			opts, err := cli.Environment()
+			if err != nil {
+				return err
+			}
+			opts.Algo, opts.Plan, opts.Tune, opts.Determinism = "", "", "", 0
+			if lab.wanted() {
+				opts.SocketIfname = netlab.Interface(0)
+			}
+			if err := errors.Join(opts.Validate(), checkSizes(*sizes)); err != nil {
+				return cli.Misuse{Err: err}
+			}
+			if lab.wanted() && !*measures {
+				return apart(true, c.OutOrStdout(), "check", f)
+			}
+			prefix, err := lab.make(slices.Max(*counts))
+			if err != nil {
+				return err
+			}
+			spec := ranks.Spec{Type: dtype.F32, Op: dtype.Sum, Sizes: sizes.Each(*factor), Repeat: *repeat,
+				Block: *block, Options: opts.String(), Everything: true}
+			for _, n := range *counts {
+				for _, coll := range *colls {
+					more, err := timeAll(spec, coll, n, prefix)
+					if err != nil {
+						return fmt.Errorf("%v on %d ranks: %w", coll, n, err)
+					}
+					rows = append(rows, more...)
+				}
+			}
+		}
+		if err == nil {
+			err = predict(rows, &costs.Costs)
+		}
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return cli.PrintLines(c.OutOrStdout(), rows)
+		}
+		return printCheck(c.OutOrStdout(), rows, *all)
+	}
+	return c
+}
+
+// timeAll times all algorithms of a collective. With a prefix each rank is a host.
+func timeAll(spec ranks.Spec, coll dtype.Collective, n int, prefix func(int) []string) ([]predicted.Row, error) {
+	hosts := 1
+	if prefix != nil {
+		hosts = n
+	}
+	on, err := measured.Group(n, hosts, measured.Slot, hosts == 1)
+	if err != nil {
+		return nil, err
+	}
+	spec.Coll, spec.Ranks = coll, n
+	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
+	for _, c := range measured.Candidates(coll, on, hosts == 1, exec.PlanChannels) {
+		spec.Candidates = append(spec.Candidates, c.Name)
+	}
+	return times(spec, hosts, prefix)
+}
+
+// times times the algorithms of a collective that a spec names.
+func times(spec ranks.Spec, hosts int, prefix func(int) []string) (rows []predicted.Row, err error) {
+	fmt.Fprintf(os.Stderr, "%v on %d ranks: %d algorithms, %d sizes", spec.Coll, spec.Ranks, len(spec.Candidates),
+		len(spec.Sizes))
+	began := time.Now()
+	defer func() { fmt.Fprintf(os.Stderr, " (%.1f s)\n", time.Since(began).Seconds()) }()
+	err = ranks.Start("tune", spec, prefix, func(cell measured.Cell) {
+		fmt.Fprint(os.Stderr, ".")
+		for i, name := range spec.Candidates {
+			rows = append(rows, predicted.Row{Coll: spec.Coll, Name: spec.Coll.String(), Algorithm: name,
+				Ranks: spec.Ranks, Hosts: hosts, Bytes: cell.Bytes, Calls: cell.Turns[i], Blocks: cell.Times[i]})
+		}
+	})
+	return rows, err
+}
+
+// readRows reads rows that were printed with --json.
+func readRows(name string) (rows []predicted.Row, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--from: %w", err)
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	for {
+		var r predicted.Row
+		err := decoder.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			r.Coll, err = dtype.ParseCollective(r.Name)
+		}
+		if err == nil && (r.Ranks < 2 || r.Ranks > 64 || r.Hosts < 1 || r.Hosts > r.Ranks || r.Calls < 1 ||
+			r.Bytes < 4 || len(r.Blocks) == 0 || !(slices.Min(r.Blocks) > 0)) {
+			err = errors.New("no row of tune check --json")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--from %s: row %d: %w", name, len(rows)+1, err)
+		}
+		rows = append(rows, r)
+	}
+	if rows == nil {
+		return nil, fmt.Errorf("--from %s: it has no rows", name)
+	}
+	return rows, nil
+}
+
+// predict sets what the costs predict.
+func predict(rows []predicted.Row, costs *cost.Table) error {
+	type group struct{ ranks, hosts int }
+	known := map[group]*predicted.Predictor{}
+	for i := range rows {
+		r := &rows[i]
+		key := group{r.Ranks, r.Hosts}
+		p, ok := known[key]
+		if !ok {
+			on, err := measured.Group(r.Ranks, r.Hosts, measured.Slot, r.Hosts < r.Ranks)
+			if err == nil && r.Hosts == 1 {
+				on = on.WithSlot(on.Room())
+			}
+			if err == nil {
+				p, err = predicted.New(on, costs)
+			}
+			if err != nil {
+				return err
+			}
+			known[key] = p
+		}
+		seconds, err := p.Call(r.Coll, r.Algorithm, r.Bytes, 4, r.Calls)
+		if err != nil {
+			return err
+		}
+		r.Predicted = seconds
+	}
+	return nil
+}
+
+// fewWorst is how many rows are printed of those that are most off.
+const fewWorst = 10
+
+func printCheck(out io.Writer, rows []predicted.Row, all bool) error {
+	table := cli.Table(out)
+	fmt.Fprintln(table, "\tcells\tmedian off\tp90\tworst\tmean\tτ")
+	line := func(name string, rows []predicted.Row) {
+		s := predicted.Summarize(rows)
+		fmt.Fprintf(table, "%s\t%d\t%.1f %%\t%.1f %%\t%+.1f %%\t%+.1f %%\t%.2f\n", name, s.Rows, 100*s.Median, 100*s.P90,
+			100*s.Worst, 100*s.Mean, s.Tau)
+	}
+	line("all", rows)
+	for _, by := range []func(r *predicted.Row) string{
+		func(r *predicted.Row) string { return r.Name },
+		func(r *predicted.Row) string { return fmt.Sprintf("%d ranks", r.Ranks) },
+		func(r *predicted.Row) string { return "about " + humanize.FormatSize(rounded(r.Bytes)) },
+	} {
+		var names []string
+		parts := map[string][]predicted.Row{}
+		for i := range rows {
+			name := by(&rows[i])
+			if parts[name] == nil {
+				names = append(names, name)
+			}
+			parts[name] = append(parts[name], rows[i])
+		}
+		for _, name := range names {
+			line(name, parts[name])
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	shown := slices.Clone(rows)
+	if !all {
+		slices.SortStableFunc(shown, func(a, b predicted.Row) int {
+			return cmp.Compare(math.Abs(b.Off()), math.Abs(a.Off()))
+		})
+		shown = shown[:min(len(shown), fewWorst)]
+	}
+	fmt.Fprintln(out)
+	table = cli.Table(out)
+	fmt.Fprintln(table, "collective\tranks\talgorithm\tsize (B)\tmeasured (µs)\tfrom\tto\tpredicted (µs)\toff by")
+	for i := range shown {
+		r := &shown[i]
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f %%\n", r.Name, r.Ranks, r.Algorithm, r.Bytes,
+			r.Measured()*1e6, slices.Min(r.Blocks)*1e6, slices.Max(r.Blocks)*1e6, r.Predicted*1e6, 100*r.Off())
+	}
+	return table.Flush()
+}
+
+// rounded returns the power of two next to a size: those of collectives with blocks are cut to
+// whole blocks.
+func rounded(bytes int64) int64 {
+	return 1 << int(math.Round(math.Log2(float64(bytes))))
+}
