@@ -3,7 +3,8 @@
 // A host is a network namespace. A wire joins all hosts; it is an interface of each of them. Wires
 // without a delay are bridges of veth pairs; those with a delay, loss or a limit of each connection
 // are tun devices, and the process that makes the network carries their packets. A rate is kept by
-// tc's token bucket, in both directions of each host.
+// tc's token bucket, in both directions of each host. Hosts have the machine's congestion control
+// for TCP: where that is BBR, goccl does not keep it on short wires, and other programs do.
 //
 // The process that calls Network.Make is started with Attributes, in namespaces of its own, so no
 // other process sees the names it assigns. When it ends in any way, the kernel ends the processes

@@ -61,6 +61,7 @@ type socket struct {
 	writer  writer      // guarded by conn.writing
 	carried atomic.Bool // a further socket has carried a frame of this side
 	over    atomic.Bool // the peer has ended a further socket: it carries nothing more
+	paced   atomic.Bool // the system's congestion control paces it, and its path seems long
 	blocked atomic.Bool // it took less than there was to write
 	watch   watch
 	gauge   gauge // guarded by conn.writing
@@ -81,6 +82,7 @@ func newSocket(c *conn, fd int, nc *stream) *socket {
 	if nc != nil {
 		k.local, k.remote, k.secure = nc.LocalAddr().String(), nc.RemoteAddr().String(), nc.secure
 		k.from = c.f.self.named(k.local)
+		k.paced.Store(c.f.unpace(fd))
 	}
 	if k.secure != nil {
 		k.secure.attach(fd)

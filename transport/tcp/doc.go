@@ -37,6 +37,10 @@
 // that is so slow that the fastest one would have sent it, and all that waits before, in the
 // meantime. Where one socket breaks, all of them end, and the connection heals.
 //
+// Where the system's congestion control paces (BBR) and the shortest round trip is below 1 ms, a
+// socket gets another one (Options.Congestion), once its peer has proven itself. A path that seems
+// longer is asked again now and then: it may have been busy.
+//
 // # Healing
 //
 // A pair is unopened, open, healing or lost. When a connection breaks that sessions need, the pair

@@ -46,6 +46,7 @@ type Fabric struct {
 	table     atomic.Pointer[[]*socket]
 	live      atomic.Int32                   // sockets in table; its other entries are nil
 	attended  sync.Once                      // attend runs
+	unpaced   sync.Once                      // Options.Info was told of the congestion control
 	full      atomic.Bool                    // a socket took too little since the last Leave
 	spent     [2]atomic.Int64                // what all sessions have spent
 	shuffle   func([]*socket) []*socket      // tests: in which order the sockets of a connection are tried
@@ -82,6 +83,9 @@ func New(opts Options) (*Fabric, error) {
 	}
 	secret, err := readSecret(opts.SecretFile)
 	if err != nil {
+		return nil, err
+	}
+	if _, _, err := Congestion(opts.Congestion); err != nil {
 		return nil, err
 	}
 	sel, _ := parseSelector(opts.Interfaces)
@@ -326,7 +330,8 @@ func (f *Fabric) watch(k *socket) error {
 
 // attend reads now and then what no thread reads: a process may compute for minutes. Otherwise its
 // sockets would stay full, and after Options.silence the peer's kernel would break them, although
-// this host answers (TCP_USER_TIMEOUT counts from when a socket is full).
+// this host answers (TCP_USER_TIMEOUT counts from when a socket is full). It also looks whether
+// paths are shorter than they seemed.
 func (f *Fabric) attend() {
 	tick := time.NewTicker(f.opts.silence() / 4)
 	defer tick.Stop()
@@ -334,6 +339,11 @@ func (f *Fabric) attend() {
 		select {
 		case <-tick.C:
 			f.Poll()
+			for _, k := range *f.table.Load() {
+				if k != nil {
+					k.unpace()
+				}
+			}
 		case <-f.ctx.Done():
 			return
 		}

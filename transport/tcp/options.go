@@ -25,6 +25,11 @@ type Options struct {
 	// where there are fewer: for networks that limit each connection. 0 takes one for each wire
 	// that is about as fast as the best one.
 	Streams int
+	// Congestion names the congestion control of connections that carry frames; SystemCongestion is
+	// the one of the system. If it is empty, they have that of the system, but where it paces them
+	// (BBR) and their round trip is below ShortPath, they have cubic, or reno where the system
+	// allows no cubic.
+	Congestion string
 	// DialTimeout is how long one address of a peer is tried (2 s).
 	DialTimeout time.Duration
 	// HelloTimeout is how long an accepted connection may stay silent (0.5 s); a dialer sends its
