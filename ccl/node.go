@@ -135,7 +135,7 @@ func (n *Node) openTCP(opts *Options) (rdma.Base, error) {
 		return nil, err
 	}
 	f, err := tcp.New(tcp.Options{Doorbell: n.doorbell, Interfaces: opts.SocketIfname, Family: opts.SocketFamily,
-		Port: first, LastPort: last, Streams: opts.Streams,
+		Port: first, LastPort: last, Streams: opts.Streams, Congestion: opts.SocketCongestion,
 		PeerTimeout: opts.PeerTimeout, Checksum: opts.Checksum, TLS: opts.TLS, SecretFile: opts.SecretFile,
 		Track: n.track, Warn: n.printer(opts, "WARN"), Info: n.printer(opts, "INFO")})
 	if err != nil {

@@ -36,13 +36,14 @@ type NodeOptions struct {
 
 	// The first group that may use TCP decides.
 
-	SocketIfname string        // interfaces: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
-	SocketFamily string        // "ipv4", "ipv6" or "" for both
-	Streams      int           // sockets between two processes; 0: one for each wire as fast as the best
-	Port         string        // "29600", "29600-29700" or "" for any
-	PeerTimeout  time.Duration // how long a path may be broken or silent; 0 for 10 s
-	Checksum     bool          // fragments carry checksums
-	SecretFile   string        // a file whose contents all processes must have; "" for none
+	SocketIfname     string        // interfaces: "eth0,eth1", "^docker,lo", prefixes; "" for all reachable ones
+	SocketFamily     string        // "ipv4", "ipv6" or "" for both
+	SocketCongestion string        // of TCP connections: "cubic", "system"; "" for the system's where it suits
+	Streams          int           // sockets between two processes; 0: one for each wire as fast as the best
+	Port             string        // "29600", "29600-29700" or "" for any
+	PeerTimeout      time.Duration // how long a path may be broken or silent; 0 for 10 s
+	Checksum         bool          // fragments carry checksums
+	SecretFile       string        // a file whose contents all processes must have; "" for none
 
 	// The first group that may use RDMA decides.
 
@@ -318,6 +319,12 @@ var optionTable = []*option{
 		"File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least, which only "+
 			"its owner can read: the store alone is then not enough to join (docs/trust.md). A group that asks for "+
 			"another file than its process has is refused."),
+	row("GOCCL_SOCKET_CONGESTION", withTCP, "", text(checkCongestion),
+		func(o *Options) *string { return &o.SocketCongestion },
+		"Congestion control of TCP connections, of those that Linux has, such as cubic, reno or bbr; system: the "+
+			"system's. Not set: the system's, but where that is BBR and a round trip takes less than 1 ms, cubic, or "+
+			"reno where users may not have cubic (net.ipv4.tcp_allowed_congestion_control): BBR makes collectives up "+
+			"to 5 times slower there."),
 	row("GOCCL_SOCKET_FAMILY", withTCP, "", word(familyName, "ipv4", "ipv6"),
 		func(o *Options) *string { return &o.SocketFamily },
 		"ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same)."),

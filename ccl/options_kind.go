@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/goccl/goccl/internal/humanize"
 	"github.com/goccl/goccl/internal/logs"
 	"github.com/goccl/goccl/transport/rdma"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 // kind is how the options of one kind are written, and which values they may have. Errors say what
@@ -253,6 +255,16 @@ func checkDebugFile(v string) error {
 func checkAdapters(v string) error {
 	_, err := rdma.ParseAdapters(v)
 	return err
+}
+
+// congestionName matches names that Linux may have: it cuts off what is longer.
+var congestionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
+
+func checkCongestion(v string) error {
+	if !congestionName.MatchString(v) {
+		return want("%s, or the name of a congestion control, such as cubic", tcp.SystemCongestion)
+	}
+	return nil
 }
 
 // ports is a port or a range of ports.

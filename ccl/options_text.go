@@ -178,7 +178,7 @@ type OptionDoc struct{ Subject, Name, Default, Doc string }
 var subjects = []struct{ heading, names string }{
 	{"Algorithms and plans", "ALGO PLAN TUNE VERIFY DETERMINISM FAST_BF16"},
 	{"Waiting and failures", "TIMEOUT PEER_TIMEOUT WARN_AFTER SPIN_US BLOCKING_WAIT FUTURES"},
-	{"Paths between ranks", "TRANSPORT SOCKET_IFNAME SOCKET_FAMILY SOCKET_STREAMS PORT CHECKSUM"},
+	{"Paths between ranks", "TRANSPORT SOCKET_IFNAME SOCKET_FAMILY SOCKET_STREAMS SOCKET_CONGESTION PORT CHECKSUM"},
 	{"Trust", "SECRET_FILE TLS"},
 	{"RDMA", "IB_HCA IB_GID_INDEX IB_RETRY_CNT IB_SL IB_TC IB_TIMEOUT"},
 	{"Memory", "BUFFSIZE REGISTERED"},

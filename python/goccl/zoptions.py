@@ -101,6 +101,11 @@ class Options(Settings):
             which only its owner can read: the store alone is then not enough to join (docs/trust.md). A group that asks
             for another file than its process has is refused. The first group of a process that may use TCP decides.
             (``GOCCL_SECRET_FILE``)
+        socket_congestion: Congestion control of TCP connections, of those that Linux has, such as cubic, reno or
+            bbr; system: the system's. Not set: the system's, but where that is BBR and a round trip takes less than 1
+            ms, cubic, or reno where users may not have cubic (net.ipv4.tcp_allowed_congestion_control): BBR makes
+            collectives up to 5 times slower there. The first group of a process that may use TCP decides.
+            (``GOCCL_SOCKET_CONGESTION``)
         socket_family: ipv4 or ipv6: TCP uses only addresses of this family (AF_INET and AF_INET6 mean the same).
             The first group of a process that may use TCP decides. (``GOCCL_SOCKET_FAMILY``)
         socket_ifname: Network interfaces: names or prefixes (eth0,eth1), =eth0 for exactly this name, or ^ and
@@ -173,6 +178,7 @@ class Options(Settings):
     record_signal: str | None = None
     registered: int | str | None = None
     secret_file: str | None = None
+    socket_congestion: str | None = None
     socket_family: str | None = None
     socket_ifname: str | None = None
     socket_streams: int | None = None
