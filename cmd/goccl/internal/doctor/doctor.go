@@ -16,12 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goccl/goccl/ccl"
+	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 	"github.com/goccl/goccl/cuda/driver"
 	"github.com/goccl/goccl/cuda/nvml"
 	"github.com/goccl/goccl/transport/rdma/verbs"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Command returns the command.
@@ -68,6 +70,7 @@ func examine(python string) []topo.Finding {
 	findings = append(findings, probe.Host()...)
 	if opts, err := cli.Environment(); err == nil {
 		machine := gpus{driver: driver.Open, links: nvml.Open, sysfs: "/sys"}
+		findings = append(findings, congestionFinding(opts.SocketCongestion))
 		findings = append(findings, machine.findings(opts)...)
 		findings = append(findings, adaptersFound(verbs.Open, opts)...)
 		findings = append(findings, adaptersOfGPUs(driver.Open, verbs.Open, opts)...)
@@ -104,6 +107,25 @@ func environmentFinding() topo.Finding {
 		value = "defaults"
 	}
 	return topo.Finding{Name: "options", State: topo.OK, Value: value}
+}
+
+// congestionFinding says which congestion control TCP connections have.
+func congestionFinding(choice string) topo.Finding {
+	found := topo.Finding{Name: "congestion control", State: topo.OK}
+	system, short, err := tcp.Congestion(choice)
+	switch {
+	case err != nil:
+		found.State, found.Value = topo.Missing, fault.Text(err)
+	case system == "":
+		found.State, found.Value = topo.Info, "not read on this system"
+	case system == short:
+		found.Value = system
+	case choice != "":
+		found.Value = fmt.Sprintf("%s by GOCCL_SOCKET_CONGESTION; the system's is %s", short, system)
+	default:
+		found.Value = fmt.Sprintf("%s; %s for TCP connections whose round trip is below %v", system, short, tcp.ShortPath)
+	}
+	return found
 }
 
 // asked is the program that reports facts about a Python installation, as JSON.

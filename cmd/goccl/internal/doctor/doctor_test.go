@@ -29,6 +29,7 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, "ok", names["goccl"])
 	require.Equal(t, "missing", names["python"])
 	require.Contains(t, names, "interfaces")
+	require.Equal(t, "ok", names["congestion control"])
 	out, err = run(t, "--python", "no-such-python")
 	require.NoError(t, err)
 	require.Contains(t, out, "→ name one by --python")
