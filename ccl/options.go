@@ -84,6 +84,7 @@ type GroupOptions struct {
 	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
+	Costs        string        // file of what calls cost, as `goccl tune fit` writes it; "" for none
 	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
@@ -208,6 +209,11 @@ var optionTable = []*option{
 		func(o *Options) *bool { return &o.Checksum },
 		"1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is sent "+
 			"again; a path that does it three times within a minute is named and given up."),
+	row("GOCCL_COSTS", perRank, "", text(nil),
+		func(o *Options) *string { return &o.Costs },
+		"File of what calls cost, as `goccl tune fit --output` writes it for a network. Between hosts, algorithms are "+
+			"then chosen by what is predicted for them, where GOCCL_ALGO and tables say nothing. All ranks of a group "+
+			"need such a file, or none is used; of different ones each cost is the highest."),
 	row("GOCCL_CUDA_BUFFSIZE", agreed, "16M", size(group.LeastStaging, 1<<30),
 		func(o *Options) *int { return &o.CudaBuffSize },
 		"Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M or 64M, from "+

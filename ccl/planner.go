@@ -9,12 +9,14 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
@@ -41,10 +43,14 @@ type choice struct {
 var catalogue = algo.All // tests put a wrong algorithm into it
 
 func newPlanner(opts *GroupOptions, users []ownPlan, group *topo.Group) *planner {
-	return &planner{
+	p := &planner{
 		wishes: tune.Wishes{Override: opts.override(), Determinism: opts.Determinism},
 		group:  group, always: opts.Verify == "always", users: users, names: slices.Clone(catalogue()),
 	}
+	if network := group.Network(); network != nil {
+		p.wishes.Among = predicted.NewChooser(network, exec.PlanChannels).Choose
+	}
+	return p
 }
 
 // twin returns a planner that makes the same choices for a group, for another thread.
@@ -246,6 +252,23 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 		return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_TUNE=%s is refused", opts.Tune)
 	}
 	return table, table.Hash(), nil
+}
+
+// loadCosts reads what the network costs from the file that GOCCL_COSTS names, or returns nil if it
+// names none.
+func loadCosts(opts *GroupOptions) (*cost.Path, error) {
+	if opts.Costs == "" {
+		return nil, nil
+	}
+	file, err := cost.Read(opts.Costs)
+	switch {
+	case err != nil:
+		return nil, fault.Wrap(fault.Invalid, err, "GOCCL_COSTS")
+	case file.Network == nil:
+		return nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
+			opts.Costs)
+	}
+	return &file.Costs.Network, nil
 }
 
 // readFile reads a file of at most limit bytes that an option names.

@@ -1,8 +1,15 @@
 package ccl
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/plan"
@@ -40,4 +47,67 @@ func TestDefaultsNeedNothing(t *testing.T) {
 	if _, windows := newPlanner(opts, nil, topo.Spread(3, 1)).needs(); !windows {
 		t.Error("two_shot_window needs windows")
 	}
+}
+
+// What the network costs, if all ranks know it, decides between hosts, and nowhere else.
+func TestCostsChoose(t *testing.T) {
+	network := cost.Usual().Network
+	network.Bandwidth = 125e6
+	on := func(hosts, know int) *topo.Group {
+		said := make([]topo.Rank, 6)
+		for rank := range said {
+			machine := strconv.Itoa(rank * hosts / len(said))
+			said[rank] = topo.Rank{Number: rank, Size: len(said), Place: topo.Place{Machine: machine}}
+			said[rank].Transports = []string{"shm"}
+			if rank < know {
+				said[rank].Network = &network
+			}
+		}
+		g, err := topo.Agree(said)
+		require.NoError(t, err)
+		return g
+	}
+	for _, test := range []struct {
+		group *topo.Group
+		opts  GroupOptions
+		want  string
+	}{
+		{on(6, 6), GroupOptions{Determinism: 2}, "double_binary_tree"},
+		{on(6, 5), GroupOptions{Determinism: 2}, "binomial"}, // one rank does not know
+		{on(1, 6), GroupOptions{Determinism: 2}, "binomial"}, // one host
+		{on(6, 6), GroupOptions{Determinism: 2, Algo: "broadcast=flat"}, "flat"},
+	} {
+		p := newPlanner(&test.opts, nil, test.group)
+		require.Equal(t, test.want, p.names[p.Choose(dtype.Broadcast, 64<<10)].Name)
+	}
+	// Reductions in rank order stay what they are, and levels have what is chosen among hosts.
+	ordered := newPlanner(&GroupOptions{Determinism: 4}, nil, on(6, 6))
+	require.Equal(t, "two_shot", ordered.names[ordered.Choose(dtype.AllReduce, 1<<20)].Name)
+	levels := newPlanner(&GroupOptions{Determinism: 2}, nil, on(3, 6))
+	require.Equal(t, "hierarchical.direct.ring", levels.names[levels.Choose(dtype.AllReduce, 1<<20)].Name)
+
+	p := newPlanner(&GroupOptions{Determinism: 2}, nil, on(6, 6))
+	p.Choose(dtype.Broadcast, 64<<10)
+	require.Zero(t, testing.AllocsPerRun(100, func() { p.Choose(dtype.Broadcast, 64<<10) }))
+}
+
+func TestLoadCosts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "costs.json")
+	none, err := loadCosts(&GroupOptions{})
+	require.NoError(t, err)
+	require.Nil(t, none)
+	_, err = loadCosts(&GroupOptions{Costs: file})
+	require.ErrorContains(t, err, "GOCCL_COSTS: costs: open "+file)
+	write := func(f *cost.File) {
+		text, err := json.Marshal(f)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+	}
+	write(&cost.File{Format: cost.Format, Costs: *cost.Usual()})
+	_, err = loadCosts(&GroupOptions{Costs: file})
+	require.ErrorContains(t, err, "it says nothing of a network")
+	write(&cost.File{Format: cost.Format, Network: &cost.Part{}, Costs: *cost.Usual()})
+	network, err := loadCosts(&GroupOptions{Costs: file})
+	require.NoError(t, err)
+	require.Equal(t, &cost.Usual().Network, network)
 }

@@ -9,7 +9,10 @@
 package cost
 
 import (
-	"math"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -133,16 +136,46 @@ func (t *Table) Validate() error {
 	return nil
 }
 
-// File is a table as it is kept, and where it comes from.
+// File is a table as it is kept, and where its parts come from. What nobody has measured is Usual.
 type File struct {
-	Format   int       `json:"goccl_costs"`
+	Format  int   `json:"goccl_costs"`
+	Network *Part `json:"network,omitempty"` // Costs.Network; nil if it was not measured
+	Host    *Part `json:"host,omitempty"`    // the other costs; likewise
+	Costs   Table `json:"costs"`
+}
+
+// Part says where costs come from.
+type Part struct {
 	Measured time.Time `json:"measured"`
 	Of       string    `json:"of"` // what was measured, for people
 	// Misfit is by how much the table misses the calls that it was made of, in the middle.
 	Misfit float64 `json:"misfit"`
 	// Spread is by how much blocks of these calls differ, in the middle.
 	Spread float64 `json:"spread"`
-	Costs  Table   `json:"costs"`
+}
+
+// mostFile is the most bytes of a file.
+const mostFile = 1 << 20
+
+// Read reads a file. The error of one that does not exist is os.ErrNotExist.
+func Read(name string) (*File, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("costs: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostFile))
+	f := new(File)
+	if err == nil {
+		err = json.Unmarshal(text, f)
+	}
+	if err == nil {
+		err = f.Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("costs in %s: %w", name, err)
+	}
+	return f, nil
 }
 
 // Format is that of files.
@@ -150,12 +183,19 @@ const Format = 1
 
 // Validate reports what is wrong with a file that was read.
 func (f *File) Validate() error {
-	switch {
-	case f.Format != Format:
+	if f.Format != Format {
 		return fault.New(fault.Invalid, "costs: format %d, want %d (goccl_costs); measure again with goccl tune fit",
 			f.Format, Format)
-	case math.IsNaN(f.Misfit) || math.IsNaN(f.Spread):
-		return fault.New(fault.Invalid, "costs: misfit %v and spread %v", f.Misfit, f.Spread)
 	}
 	return f.Costs.Validate()
+}
+
+// Slowest returns a path that is as slow as the slower of two in each of its costs.
+func Slowest(a, b Path) Path {
+	work := func(a, b Work) Work { return Work{max(a.Each, b.Each), max(a.Byte, b.Byte)} }
+	return Path{
+		Latency: max(a.Latency, b.Latency), Bandwidth: min(a.Bandwidth, b.Bandwidth), Burst: min(a.Burst, b.Burst),
+		Send: work(a.Send, b.Send), Receive: work(a.Receive, b.Receive),
+		Fragment: min(a.Fragment, b.Fragment), Credit: min(a.Credit, b.Credit),
+	}
 }

@@ -38,7 +38,6 @@ func TestValidate(t *testing.T) {
 		require.ErrorContains(t, made.Validate(), test.says)
 	}
 	require.ErrorContains(t, (&File{Format: 2, Costs: *Usual()}).Validate(), "format 2, want 1")
-	require.ErrorContains(t, (&File{Format: 1, Misfit: math.NaN(), Costs: *Usual()}).Validate(), "misfit NaN")
 }
 
 // The credit of a long path holds what a fast path of that length does, up to a limit.
@@ -51,4 +50,13 @@ func TestCreditOfLongPaths(t *testing.T) {
 		p.TCP()
 		require.Equal(t, test.credit, p.Credit, test.latency)
 	}
+}
+
+func TestSlowest(t *testing.T) {
+	a := Path{Latency: 1, Bandwidth: 5, Burst: 7, Send: Work{1, 4}, Receive: Work{2, 2}, Fragment: 8, Credit: 4}
+	b := Path{Latency: 2, Bandwidth: 4, Burst: 9, Send: Work{3, 2}, Receive: Work{1, 1}, Fragment: 6, Credit: 9}
+	want := Path{Latency: 2, Bandwidth: 4, Burst: 7, Send: Work{3, 4}, Receive: Work{2, 2}, Fragment: 6, Credit: 4}
+	require.Equal(t, want, Slowest(a, b))
+	require.Equal(t, want, Slowest(b, a))
+	require.Equal(t, a, Slowest(a, a))
 }

@@ -170,6 +170,11 @@ func (e *engine) prepare() error {
 	e.net.parts = make([]share, len(e.net.pipes))
 	if e.o.Costs != nil {
 		e.shareCores()
+		for i := range e.net.pipes {
+			if p := &e.net.pipes[i]; e.o.Rests {
+				p.tokens = p.burst
+			}
+		}
 		for rank := range e.shift {
 			e.enter(int32(rank))
 		}

@@ -32,6 +32,7 @@ type Options struct {
 	On    *topo.Group // with Costs: which ranks share memory, and which share cores
 	Calls int         // with Costs: so many calls, one behind the other; 0 means 1
 	Ahead int         // with Costs: a rank begins a call when all have ended the one so many before; 0: at once
+	Rests bool        // with Costs: the network has been idle, and the bursts of its links are there
 }
 
 // Span is the time of a step. It starts when the step before it in its lane has ended and its

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/fault"
 	"github.com/goccl/goccl/internal/park"
 )
@@ -46,7 +47,22 @@ func Agree(said []Rank) (*Group, error) {
 		places[rank] = park.Place{Host: g.cores[rank], Cores: r.Cores, Usable: r.Usable}
 	}
 	g.oversubscribed = park.Oversubscribed(places)
+	g.network = slowest(ranks)
 	return g, nil
+}
+
+// slowest returns what messages between hosts cost at most, nil if a rank does not know.
+func slowest(ranks []Rank) *cost.Path {
+	all := ranks[0].Network
+	for i := range ranks {
+		one := ranks[i].Network
+		if one == nil || all == nil {
+			return nil
+		}
+		slower := cost.Slowest(*all, *one)
+		all = &slower
+	}
+	return all
 }
 
 // complete checks that ranks, in the order of their numbers, are all of one group, each once.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/internal/park"
 )
 
@@ -23,7 +24,8 @@ type Group struct {
 	cores          []string // by rank: names those that may share cores with it
 	oversubscribed bool
 	slot           int
-	devices        *Devices // nil for none
+	network        *cost.Path // nil if a rank does not know it
+	devices        *Devices   // nil for none
 }
 
 // Devices says how the devices of a group work, as far as the ranks have measured it.
@@ -127,6 +129,10 @@ func (g *Group) Sizes() string {
 
 // Oversubscribed reports whether, on any machine, ranks outnumber the cores that they share.
 func (g *Group) Oversubscribed() bool { return g.oversubscribed }
+
+// Network returns what messages between hosts cost: each cost is that of the rank for which it is
+// highest. It returns nil where a rank does not know.
+func (g *Group) Network() *cost.Path { return g.network }
 
 // Machine names the ranks that may share cores with a rank: they have the same.
 func (g *Group) Machine(rank int) string { return g.cores[rank] }

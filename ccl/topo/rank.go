@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/internal/park"
 )
 
@@ -20,6 +21,8 @@ type Rank struct {
 	Usable  int    `json:"usable"`         // how many of them at the same time
 	Slot    int    `json:"slot"`           // bytes of a slot of a window, as much as it can give
 	BF16    bool   `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and its processor supports it
+	// Network is what messages to other hosts cost, if that was measured.
+	Network *cost.Path `json:"network,omitempty"`
 	// Transports are the names of those that it has.
 	Transports []string `json:"transports,omitempty"`
 }

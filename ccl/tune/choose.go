@@ -15,6 +15,12 @@ const (
 	smallTotal   = 96 << 10 // the messages that a rank sends to all others: three small messages
 )
 
+// longBroadcast is the size above which a broadcast between hosts is passed on as it comes in. With
+// ports of 1 Gbit/s and 100 Mbit/s and 3, 4 and 6 ranks, 256 KiB to 4 MiB took 0.95 to 1.2 times as
+// long as by the best algorithm (chain), and by binomial 1.9 to 3.0 times (2026-11-29). On many
+// ranks a tree has fewer steps than a chain.
+const longBroadcast = 128 << 10
+
 // fewRanks is the most ranks for which an all_to_all without rounds is better, since only so few
 // senders can meet at one receiver.
 const fewRanks = 8
@@ -41,6 +47,9 @@ type Wishes struct {
 	Override map[dtype.Collective]string
 	// Table is tried before the library's table; it may be nil.
 	Table *Table
+	// Among, if it is given, chooses between ranks that are hosts of their own, where no row fits
+	// and Determinism allows it; usual is what the rules choose.
+	Among func(call Call, ranks int, usual string) string
 	// Determinism 3 or 4 allows only algorithms that reduce in rank order (level 4 of package
 	// verify). They give the same bits at every size, so the choice among them may depend on the
 	// size.
@@ -59,12 +68,15 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 //	all_reduce                  direct while a message, of bytes, is small; else ring.
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
 //	all_to_all                  linear up to 8 ranks, pairwise for more
-//	broadcast, reduce           binomial
+//	broadcast, reduce           binomial; broadcast of more than 128 KiB between ranks that are
+//	                            hosts of their own double_binary_tree
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
 // On more than 16 ranks all_reduce is recursive_doubling up to 8 KiB, and rabenseifner while
-// bytes/ranks is at most 8 KiB; all_gather is then bruck and reduce_scatter pat.
+// bytes/ranks is at most 8 KiB; all_gather is then bruck and reduce_scatter pat. Wishes.Among,
+// which knows what the network costs, may choose otherwise, also among hosts that are levels
+// (below).
 //
 // A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
 // Where Wishes.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
@@ -141,11 +153,12 @@ func unmeasured(call Call, on *topo.Group, wishes *Wishes) string {
 	if name := overHosts(call, on, wishes); name != "" {
 		return name
 	}
-	return apart(call, on.Size(), wishes)
+	return overAll(call, on, wishes)
 }
 
-// apart returns the choice among messages alone, whichever ranks share a host.
-func apart(call Call, ranks int, wishes *Wishes) string {
+// overAll returns the choice among messages alone, whichever ranks share a host.
+func overAll(call Call, on *topo.Group, wishes *Wishes) string {
+	ranks := on.Size()
 	if wishes.ordered(call.Coll) {
 		if call.Coll == dtype.AllReduce && !small(ranks, call.Bytes) {
 			return "two_shot"
@@ -155,6 +168,26 @@ func apart(call Call, ranks int, wishes *Wishes) string {
 		}
 		return "direct"
 	}
+	name := usual(call, ranks)
+	if len(on.Hosts()) < ranks {
+		return name
+	}
+	if call.Coll == dtype.Broadcast && call.Bytes > longBroadcast {
+		name = "double_binary_tree"
+	}
+	return wishes.among(call, ranks, name)
+}
+
+// among returns the choice between ranks that are hosts of their own.
+func (w *Wishes) among(call Call, ranks int, usual string) string {
+	if w.Among == nil {
+		return usual
+	}
+	return w.Among(call, ranks, usual)
+}
+
+// usual returns the choice among messages by the rules.
+func usual(call Call, ranks int) string {
 	switch call.Coll {
 	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter:
 		return overMessages(call, ranks)
@@ -242,16 +275,16 @@ func betweenHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	switch coll := call.Coll; {
 	case !on.Even() || !on.Levels() || wishes.ordered(coll):
 	case coll == dtype.AllReduce || coll == dtype.AllGather || coll == dtype.ReduceScatter:
-		return "hierarchical.window." + amongHosts(call, on)
+		return "hierarchical.window." + amongHosts(call, on, wishes)
 	}
-	return apart(call, on.Size(), wishes)
+	return overAll(call, on, wishes)
 }
 
 // amongHosts returns the algorithm between hosts, each of which is one rank of it.
-func amongHosts(call Call, on *topo.Group) string {
+func amongHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	hosts := len(on.Hosts())
 	call.Bytes = call.Bytes / int64(on.Size()) * int64(hosts)
-	return overMessages(call, hosts)
+	return wishes.among(call, hosts, overMessages(call, hosts))
 }
 
 // What a device is taken to cost, if nobody has measured it.
@@ -334,7 +367,7 @@ func overHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	if on.Slot() > 0 && bytes <= fewPieces*int64(on.Slot()) {
 		inner = "window"
 	}
-	return "hierarchical." + inner + "." + amongHosts(call, on)
+	return "hierarchical." + inner + "." + amongHosts(call, on, wishes)
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

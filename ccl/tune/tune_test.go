@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
@@ -84,7 +86,8 @@ func TestUnmeasured(t *testing.T) {
 		{dtype.ReduceScatter, 1 << 16, 1 << 62, "ring"},
 		{dtype.AllToAll, 8, 1 << 40, "linear"},
 		{dtype.AllToAll, 9, 0, "pairwise"},
-		{dtype.Broadcast, 9, 1 << 30, "binomial"},
+		{dtype.Broadcast, 9, 128 * K, "binomial"},
+		{dtype.Broadcast, 9, 128*K + 1, "double_binary_tree"},
 		{dtype.Reduce, 2, 4, "binomial"},
 		{dtype.Scatter, 3, 4, "linear"},
 		{dtype.Gather, 3, 4, "linear"},
@@ -118,6 +121,41 @@ func TestUnmeasuredExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAmong has someone who knows the network choose: between ranks that are hosts of their own,
+// and among hosts that are levels, if no row fits and ranks need not reduce in their order.
+func TestAmong(t *testing.T) {
+	var asked []Call
+	wishes := Wishes{Among: func(call Call, ranks int, usual string) string {
+		asked = append(asked, call)
+		if usual == "ring" {
+			return "segmented_ring"
+		}
+		return usual
+	}}
+	const large = 64 << 20
+	for _, test := range []struct {
+		ranks, hosts int
+		coll         dtype.Collective
+		want         string
+		asked        []Call
+	}{
+		{4, 4, dtype.AllReduce, "segmented_ring", []Call{{dtype.AllReduce, large}}},
+		{4, 4, dtype.Barrier, "dissemination", []Call{{dtype.Barrier, large}}},
+		{8, 4, dtype.AllReduce, "hierarchical.direct.segmented_ring", []Call{{dtype.AllReduce, large / 2}}},
+		{8, 4, dtype.Broadcast, "binomial", nil}, // levels do not help it
+		{8, 1, dtype.AllReduce, "ring", nil},
+	} {
+		asked = nil
+		got := Choose(Call{test.coll, large}, topo.Spread(test.ranks, test.hosts), &wishes)
+		require.Equal(t, test.want, got)
+		require.Equal(t, test.asked, asked)
+	}
+	wishes.Determinism = 4
+	asked = nil
+	require.Equal(t, "two_shot", Choose(Call{dtype.AllReduce, large}, topo.Spread(4, 4), &wishes))
+	require.Empty(t, asked)
 }
 
 // TestUnmeasuredManyHosts has hosts of 8 ranks: the message between hosts decides.

@@ -20,6 +20,8 @@ type Predictor struct {
 	network *network.Topology
 	sim     *sim.Simulator
 	plans   map[named]*plan.Plan
+	rests   bool    // the network has been idle
+	busiest float64 // seconds that a call keeps the busiest link busy, in the last simulation
 }
 
 type named struct {
@@ -65,6 +67,13 @@ const (
 	lengthBytes    = 8
 )
 
+// Alone returns how long a call takes before and after which there are none.
+func (p *Predictor) Alone(coll dtype.Collective, algorithm string, bytes int64, element int) (float64, error) {
+	p.rests = true
+	defer func() { p.rests = false }()
+	return p.Call(coll, algorithm, bytes, element, 1)
+}
+
 // PingPong returns how long a message takes there, or back, in a group of two ranks.
 func (p *Predictor) PingPong(bytes int64, calls int) (float64, error) {
 	seconds, err := p.steady(&program.Timed{Plan: pingPong, Pieces: 1}, int(bytes), 1, calls)
@@ -109,16 +118,16 @@ const simulated = 12
 
 // steady returns the mean time of a number of calls.
 func (p *Predictor) steady(runs *program.Timed, elements, element, calls int) (float64, error) {
-	rate := 0.0 // seconds a call of the busiest link
 	run := func(calls int) (float64, error) {
 		r, err := p.sim.Run(runs.Plan, sim.Options{Elements: elements / runs.Pieces, ElementBytes: element,
-			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead})
+			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead, Rests: p.rests})
 		if err != nil {
 			return 0, err
 		}
+		p.busiest = 0
 		for l, bytes := range r.LinkBytes {
 			class := &p.network.Classes[p.network.Links[l].Class]
-			rate = max(rate, float64(bytes)/class.Bandwidth/float64(calls))
+			p.busiest = max(p.busiest, float64(bytes)/class.Bandwidth/float64(calls))
 		}
 		return r.Makespan, nil
 	}
@@ -135,7 +144,7 @@ func (p *Predictor) steady(runs *program.Timed, elements, element, calls int) (f
 		return 0, err
 	}
 	// The bursts of links may last for the calls that are simulated, but not for all.
-	each := max(rate, (all-half)/(simulated-simulated/2))
+	each := max(p.busiest, (all-half)/(simulated-simulated/2))
 	if calls == 0 {
 		return each, nil
 	}

@@ -26,9 +26,9 @@ import (
 
 const fitHelp = `Two ranks exchange messages and reduce vectors. The costs of the parts of a
 call are those with which a simulation of what runs takes the time that was
-measured. With --rate or --delay, they are those of a network, else of the
-ranks of this host. They are kept for this user and machine, with the others,
-unless --output names a file.`
+measured. With --rate or --delay, they are those of a network, and a file has
+them, which GOCCL_COSTS and goccl tune check read; else of the ranks of this
+host, and they are kept for this user and machine.`
 
 func fit() *cobra.Command {
 	c := &cobra.Command{
@@ -59,6 +59,9 @@ func fit() *cobra.Command {
 		if err := checkSizes(*sizes); err != nil {
 			return cli.Misuse{Err: err}
 		}
+		if lab.wanted() && *output == "" {
+			return cli.Misused("--output: with --rate or --delay, name a file: the costs are not those of this machine's network")
+		}
 		all := sizes.Each(*factor)
 		if slices.Min(all) > measured.Smallest || slices.Max(all) < measured.Largest {
 			return cli.Misused("--size: a fit needs sizes from %d bytes or less to %d or more", measured.Smallest,
@@ -86,9 +89,7 @@ func fit() *cobra.Command {
 		}
 		at := *output
 		if at == "" {
-			if at, err = costsPath(); err != nil {
-				return err
-			}
+			at = costsPath()
 		}
 		if err := writeCosts(at, made); err != nil {
 			return err
@@ -186,8 +187,16 @@ func fitted(samples []measured.Sample, lab *lab, before *cost.File) (*cost.File,
 	if err != nil {
 		return nil, err
 	}
-	return &cost.File{Format: cost.Format, Measured: time.Now().UTC().Truncate(time.Second), Of: lab.String(),
-		Misfit: misfit, Spread: measured.Spread(samples), Costs: table}, nil
+	made := *before
+	made.Costs = table
+	part := &cost.Part{Measured: time.Now().UTC().Truncate(time.Second), Of: lab.String(), Misfit: misfit,
+		Spread: measured.Spread(samples)}
+	if lab.wanted() {
+		made.Network = part
+	} else {
+		made.Host = part
+	}
+	return &made, nil
 }
 
 func seconds(micros []float64) (all []float64) {
@@ -199,9 +208,8 @@ func seconds(micros []float64) (all []float64) {
 
 // What others may use of the cores while costs are measured, and for how long that is looked at.
 const (
-	mostBusy  = 0.1
-	busySpan  = 300 * time.Millisecond
-	mostCosts = 1 << 20 // bytes of a file
+	mostBusy = 0.1
+	busySpan = 300 * time.Millisecond
 )
 
 // quiet refuses to measure on a machine that is busy.
@@ -220,44 +228,25 @@ func costsFlag(f *pflag.FlagSet) *string {
 }
 
 // costsPath returns where the costs of this user and machine are kept.
-func costsPath() (string, error) {
+func costsPath() string {
 	folder, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder to keep costs in: %w; use --output", err)
+		folder = os.TempDir()
 	}
-	return probe.KeptAt(filepath.Join(folder, "goccl"), "costs", probe.Machine("/")), nil
+	return probe.KeptAt(filepath.Join(folder, "goccl"), "costs", probe.Machine("/"))
 }
 
 // readCosts reads a file, or what is kept, or returns the usual costs where nothing is.
 func readCosts(name string) (*cost.File, error) {
 	kept := name == ""
 	if kept {
-		at, err := costsPath()
-		if err != nil {
-			return &cost.File{Format: cost.Format, Costs: *cost.Usual()}, nil
-		}
-		name = at
+		name = costsPath()
 	}
-	file, err := os.Open(name)
+	made, err := cost.Read(name)
 	if kept && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)) {
 		return &cost.File{Format: cost.Format, Costs: *cost.Usual()}, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("costs: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostCosts))
-	made := new(cost.File)
-	if err == nil {
-		err = json.Unmarshal(text, made)
-	}
-	if err == nil {
-		err = made.Validate()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("costs in %s: %w", name, err)
-	}
-	return made, nil
+	return made, err
 }
 
 func writeCosts(name string, made *cost.File) error {
@@ -278,8 +267,14 @@ func writeCosts(name string, made *cost.File) error {
 
 func printCosts(out io.Writer, f *cost.File, at string) error {
 	c := &f.Costs
-	fmt.Fprintf(out, "%s, measured %s: predictions miss the calls that the costs were made of by %.1f %% in the middle;\n"+
-		"blocks of these calls differ by %.1f %%\n\n", f.Of, f.Measured.Format(time.DateTime), 100*f.Misfit, 100*f.Spread)
+	for _, part := range []*cost.Part{f.Network, f.Host} {
+		if part != nil {
+			fmt.Fprintf(out, "%s, measured %s: predictions miss the calls that the costs were made of by %.1f %% "+
+				"in the middle;\nblocks of these calls differ by %.1f %%\n", part.Of, part.Measured.Format(time.DateTime),
+				100*part.Misfit, 100*part.Spread)
+		}
+	}
+	fmt.Fprintln(out)
 	table := cli.Table(out)
 	fmt.Fprintln(table, "messages\tlatency (µs)\tbandwidth (GB/s)\tburst (B)\tsend (µs)\t(ns/B)\treceive (µs)\t(ns/B)")
 	for _, p := range []struct {

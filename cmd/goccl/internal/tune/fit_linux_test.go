@@ -2,6 +2,7 @@ package tune
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,8 +151,9 @@ func checkFit(t *testing.T, text, file string) cost.Table {
 	var printed cost.File
 	require.NoError(t, json.Unmarshal([]byte(text), &printed), text)
 	require.Equal(t, made.Costs, printed.Costs)
-	require.WithinDuration(t, time.Now(), made.Measured, time.Hour)
-	require.Positive(t, made.Misfit)
+	part := cmp.Or(made.Network, made.Host)
+	require.WithinDuration(t, time.Now(), part.Measured, time.Hour)
+	require.Positive(t, part.Misfit)
 	return made.Costs
 }
 

@@ -21,7 +21,8 @@ func run(t *testing.T, args ...string) (string, error) {
 }
 
 func TestPrintCosts(t *testing.T) {
-	made := &cost.File{Format: cost.Format, Of: "a test", Misfit: 0.0123, Spread: 0.2, Costs: *cost.Usual()}
+	part := &cost.Part{Of: "a test", Misfit: 0.0123, Spread: 0.2}
+	made := &cost.File{Format: cost.Format, Host: part, Costs: *cost.Usual()}
 	var out bytes.Buffer
 	require.NoError(t, printCosts(&out, made, "here"))
 	for _, want := range []string{

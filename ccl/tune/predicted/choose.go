@@ -1,0 +1,125 @@
+package predicted
+
+import (
+	"math"
+	"sync"
+
+	"github.com/goccl/goccl/ccl/algo"
+	"github.com/goccl/goccl/ccl/cost"
+	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/plan"
+	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/tune"
+)
+
+// Limits of a choice: what it may cost to simulate.
+const (
+	mostRanks = 8
+	mostBytes = 1 << 20 // longer calls are chosen as this one
+)
+
+// How many times shorter a prediction must be to win: over the rules, for which some of what is not
+// simulated speaks, and over an algorithm that comes before in the catalogue.
+const (
+	better  = 1.1
+	shorter = 1.02
+)
+
+// Chooser chooses algorithms between ranks that are hosts of their own, by what is predicted for
+// them. Any goroutine may use it.
+type Chooser struct {
+	costs    cost.Table
+	channels int // that links have for the messages of plans
+
+	mu    sync.Mutex
+	among map[int]*Predictor // by ranks; nil where it cannot predict
+	names map[question]string
+}
+
+type question struct {
+	coll  dtype.Collective
+	ranks int
+	class int // the logarithm of the bytes
+	usual string
+}
+
+// NewChooser returns a Chooser for a network. All ranks that give the same network choose alike.
+func NewChooser(network *cost.Path, channels int) *Chooser {
+	c := &Chooser{costs: *cost.Usual(), channels: channels, among: map[int]*Predictor{}, names: map[question]string{}}
+	c.costs.Network = *network
+	return c
+}
+
+// Choose is tune.Wishes.Among. The first choice for a size, of those that are rounded to the same
+// power of two, takes some milliseconds, later ones a look-up.
+func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
+	switch call.Coll {
+	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
+	default:
+		return usual // a rank does not know the size, or there is none
+	}
+	if ranks < 2 || ranks > mostRanks || call.Bytes <= 0 {
+		return usual
+	}
+	class := int(math.Round(math.Log2(float64(min(call.Bytes, mostBytes)))))
+	key := question{call.Coll, ranks, class, usual}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name, ok := c.names[key]
+	if !ok {
+		name = c.choose(call.Coll, ranks, max(1<<class, int64(elementBytes*ranks)), usual)
+		c.names[key] = name
+	}
+	return name
+}
+
+// elementBytes is the size of the elements of predicted calls.
+const elementBytes = 4
+
+// choose returns the algorithm that is predicted to be fastest.
+func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual string) string {
+	on := topo.Spread(ranks, ranks)
+	p, ok := c.among[ranks]
+	if !ok {
+		p, _ = New(on, &c.costs) // costs that were validated make a network that is valid
+		c.among[ranks] = p
+	}
+	if p == nil {
+		return usual
+	}
+	best, name := math.Inf(1), usual
+	if seconds, ok := p.score(coll, usual, bytes); ok {
+		best = seconds / better
+	}
+	for _, a := range algo.For(coll) { // those that send messages can also be a level between hosts
+		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, on)
+		if a.Name == usual || a.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
+			made.Needs&(plan.Gets|plan.Puts) != 0 {
+			continue
+		}
+		if seconds, ok := p.score(coll, a.Name, bytes); ok && seconds*shorter < best {
+			best, name = seconds, a.Name
+		}
+	}
+	return name
+}
+
+// score returns the time of a call alone, and of one among others, added up: where a network lets
+// bursts through, calls that follow one another take what their bytes take, whatever the order of
+// the messages, and yet the fewer steps are better.
+func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) (seconds float64, ok bool) {
+	alone, err := p.Alone(coll, algorithm, bytes, elementBytes)
+	if err != nil {
+		return 0, false
+	}
+	first, err := p.Call(coll, algorithm, bytes, elementBytes, 1)
+	if err != nil {
+		return 0, false
+	}
+	few, err := p.Call(coll, algorithm, bytes, elementBytes, scored)
+	among := (few*scored - first) / (scored - 1)
+	return alone + max(among, p.busiest), err == nil
+}
+
+// scored is how many calls follow one another in a score.
+const scored = 3
