@@ -44,6 +44,7 @@ func check() *cobra.Command {
 	from := cli.Flag(f, "from", "FILE", "", "compare what an earlier check has measured (--json) anew, and measure nothing",
 		cli.Text)
 	all := f.Bool("all", false, "print all rows, not the worst only")
+	chosen := f.Bool("chosen", false, "measure also what the library chooses, and compare it with the best algorithm")
 	asJSON := cli.JSON(f, "a row a line")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		costs, err := readCosts(*file)
@@ -76,7 +77,7 @@ func check() *cobra.Command {
 				Block: *block, Options: opts.String(), Everything: true}
 			for _, n := range *counts {
 				for _, coll := range *colls {
-					more, err := timeAll(spec, coll, n, prefix)
+					more, err := timeAll(spec, coll, n, prefix, *chosen)
 					if err != nil {
 						return fmt.Errorf("%v on %d ranks: %w", coll, n, err)
 					}
@@ -99,7 +100,8 @@ func check() *cobra.Command {
 }
 
 // timeAll times all algorithms of a collective. With a prefix each rank is a host.
-func timeAll(spec ranks.Spec, coll dtype.Collective, n int, prefix func(int) []string) ([]predicted.Row, error) {
+func timeAll(spec ranks.Spec, coll dtype.Collective, n int, prefix func(int) []string,
+	chosen bool) ([]predicted.Row, error) {
 	hosts := 1
 	if prefix != nil {
 		hosts = n
@@ -112,6 +114,9 @@ func timeAll(spec ranks.Spec, coll dtype.Collective, n int, prefix func(int) []s
 	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
 	for _, c := range measured.Candidates(coll, on, hosts == 1, exec.PlanChannels) {
 		spec.Candidates = append(spec.Candidates, c.Name)
+	}
+	if chosen {
+		spec.Candidates = append(spec.Candidates, auto)
 	}
 	return times(spec, hosts, prefix)
 }
@@ -169,6 +174,9 @@ func predict(rows []predicted.Row, costs *cost.Table) error {
 	known := map[group]*predicted.Predictor{}
 	for i := range rows {
 		r := &rows[i]
+		if r.Algorithm == auto {
+			continue
+		}
 		key := group{r.Ranks, r.Hosts}
 		p, ok := known[key]
 		if !ok {
@@ -197,6 +205,7 @@ func predict(rows []predicted.Row, costs *cost.Table) error {
 const fewWorst = 10
 
 func printCheck(out io.Writer, rows []predicted.Row, all bool) error {
+	rows, choices := apartFrom(rows)
 	table := cli.Table(out)
 	fmt.Fprintln(table, "\tcells\tmedian off\tp90\tworst\tmean\tτ")
 	line := func(name string, rows []predicted.Row) {
@@ -226,6 +235,9 @@ func printCheck(out io.Writer, rows []predicted.Row, all bool) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	if len(choices) > 0 {
+		printChoices(out, rows, choices, all)
+	}
 	shown := slices.Clone(rows)
 	if !all {
 		slices.SortStableFunc(shown, func(a, b predicted.Row) int {
@@ -242,6 +254,65 @@ func printCheck(out io.Writer, rows []predicted.Row, all bool) error {
 			r.Measured()*1e6, slices.Min(r.Blocks)*1e6, slices.Max(r.Blocks)*1e6, r.Predicted*1e6, 100*r.Off())
 	}
 	return table.Flush()
+}
+
+// apartFrom parts the rows of algorithms from those of what the library chooses.
+func apartFrom(rows []predicted.Row) (each, choices []predicted.Row) {
+	for _, r := range rows {
+		if r.Algorithm == auto {
+			choices = append(choices, r)
+		} else {
+			each = append(each, r)
+		}
+	}
+	return each, choices
+}
+
+// A choice that takes so many times as long as the best algorithm is printed.
+const poor = 1.1
+
+// printChoices compares what the library chooses with the best algorithm of each cell, which the
+// same run has measured: of algorithms that are alike, one is the best by chance.
+func printChoices(out io.Writer, rows, choices []predicted.Row, all bool) {
+	type choice struct {
+		*predicted.Row
+		best  *predicted.Row
+		ratio float64
+	}
+	var list []choice
+	over := 0
+	for i := range choices {
+		c := choice{Row: &choices[i]}
+		for k := range rows {
+			r := &rows[k]
+			if r.Coll == c.Coll && r.Ranks == c.Ranks && r.Hosts == c.Hosts && r.Bytes == c.Bytes &&
+				(c.best == nil || r.Measured() < c.best.Measured()) {
+				c.best = r
+			}
+		}
+		if c.best == nil {
+			continue
+		}
+		if c.ratio = c.Measured() / c.best.Measured(); c.ratio > poor {
+			over++
+		}
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		return
+	}
+	slices.SortFunc(list, func(a, b choice) int { return cmp.Compare(b.ratio, a.ratio) })
+	fmt.Fprintf(out, "\nwhat the library chooses takes %.3f times as long as the best algorithm in the middle of %d cells, "+
+		"%.2f at worst; more than %.1f in %d\n", list[len(list)/2].ratio, len(list), list[0].ratio, poor, over)
+	table := cli.Table(out)
+	fmt.Fprintln(table, "collective\tranks\tsize (B)\tchosen (µs)\tbest (µs)\tby\ttimes")
+	for _, c := range list {
+		if all || c.ratio > poor {
+			fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%s\t%.2f\n", c.Name, c.Ranks, c.Bytes, c.Measured()*1e6,
+				c.best.Measured()*1e6, c.best.Algorithm, c.ratio)
+		}
+	}
+	table.Flush()
 }
 
 // rounded returns the power of two next to a size: those of collectives with blocks are cut to

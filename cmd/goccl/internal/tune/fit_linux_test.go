@@ -198,7 +198,7 @@ func (c *tuner) testUnshaped(t *testing.T) {
 	require.Less(t, costs.Memory.Latency, 1e-3)
 	require.Equal(t, cost.Usual().Network, costs.Network, "it was not measured")
 	check := c.startMode(t, "", nil, "check", strings.Fields("--costs "+file+
-		" --ranks 2 --op broadcast,all_to_all --size 64..64 --repeat 3 --block 1ms --json")...)
+		" --ranks 2 --op broadcast,all_to_all --size 64..64 --repeat 3 --block 1ms --json --chosen")...)
 	require.NoError(t, check.cmd.Wait(), &check.errors)
 	require.Contains(t, check.out.String(), `"algorithm":"window"`)
 	rows := filepath.Join(c.folder, "rows.json")
@@ -207,6 +207,7 @@ func (c *tuner) testUnshaped(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^broadcast +\d+ +\d+\.\d %`, out)
 	require.Regexp(t, `(?m)^all_to_all +2 +window +64 `, out)
+	require.Regexp(t, `what the library chooses takes \d+\.\d+ times .* of 2 cells`, out)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		r := c.start(t, "", nil, longRun...)
 		c.await(t, r, 2, ranks.Process, long)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/ccl"
-	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/tune/measured"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 )
@@ -28,13 +27,16 @@ const (
 	leastBlocks = 3
 )
 
+// auto is the candidate that is what the library chooses.
+const auto = "auto"
+
 // compareAll is the part of a rank that compares algorithms: it has a group for each algorithm; the
 // groups take turns on the same buffers.
 func compareAll(node *ccl.Node, spec *ranks.Spec, opts ccl.GroupOptions) error {
 	each := []ccl.GroupOptions{opts} // the first group carries the control messages of the measurement
 	for _, name := range spec.Candidates {
 		own := opts
-		if spec.Coll != dtype.Send {
+		if name != auto {
 			own.Algo = fmt.Sprintf("%v=%s", spec.Coll, name)
 		}
 		each = append(each, own)
