@@ -26,7 +26,8 @@ type Table struct {
 	Copy    Work    `json:"copy"`    // a copy within a rank
 	Reduce  Work    `json:"reduce"`  // combining one operand more
 	Call    float64 `json:"call"`    // a rank enters and leaves a call
-	Switch  float64 `json:"switch"`  // a core turns from one rank to another
+	Switch  float64 `json:"switch"`  // a core turns to the next rank, which looks whether it can go on
+	Cache   float64 `json:"cache"`   // bytes that a core has for itself
 }
 
 // Path is what messages from one rank to another cost. A message is cut into fragments.
@@ -42,12 +43,21 @@ type Path struct {
 
 // Work is what a core does.
 type Work struct {
-	Each float64 `json:"each"` // each time
-	Byte float64 `json:"byte"` // for each byte
+	Each float64 `json:"each"`           // each time
+	Byte float64 `json:"byte"`           // for each byte
+	Far  float64 `json:"far,omitempty"`  // for each byte more, if another core has touched it last
+	Miss float64 `json:"miss,omitempty"` // for each byte more, as far as a core's cache does not hold the call
 }
 
-// Of returns the time of work on some bytes.
-func (w Work) Of(bytes int64) float64 { return w.Each + w.Byte*float64(bytes) }
+// Of returns the time of work on some bytes. far is whether another core has touched them last,
+// miss the part that is not in the core's cache.
+func (w Work) Of(bytes int64, far bool, miss float64) float64 {
+	byte := w.Byte + w.Miss*miss
+	if far {
+		byte += w.Far
+	}
+	return w.Each + byte*float64(bytes)
+}
 
 // Windows is what ranks pay that read memory of each other.
 type Windows struct {
@@ -77,14 +87,17 @@ func (p *Path) TCP() {
 // Intel Xeon (Sapphire Rapids), and of a network of 10 Gbit/s, of 2026-11-29.
 func Usual() *Table {
 	t := &Table{
-		Network: Path{Latency: 5e-6, Bandwidth: 1.18e9, Send: Work{4e-6, 0.3e-9}, Receive: Work{4e-6, 0.3e-9}},
-		Memory: Path{Latency: 0.16e-6, Send: Work{0.14e-6, 0.06e-9}, Receive: Work{0.09e-6, 0.09e-9},
-			Fragment: 64 << 10, Credit: 8},
-		Windows: Windows{Signal: 0.02e-6, Latency: 0.05e-6, Wait: 0.15e-6, Read: Work{0.01e-6, 0.15e-9}},
-		Copy:    Work{0.01e-6, 0.05e-9},
-		Reduce:  Work{0.06e-6, 0.04e-9},
-		Call:    0.1e-6,
-		Switch:  1e-6,
+		Network: Path{Latency: 5e-6, Bandwidth: 1.18e9, Send: Work{Each: 4e-6, Byte: 0.3e-9},
+			Receive: Work{Each: 4e-6, Byte: 0.3e-9}},
+		Memory: Path{Latency: 0.06e-6, Send: Work{0.15e-6, 0.03e-9, 0.03e-9, 0.05e-9},
+			Receive: Work{0.15e-6, 0.03e-9, 0.03e-9, 0.05e-9}, Fragment: 64 << 10, Credit: 8},
+		Windows: Windows{Signal: 0.02e-6, Latency: 0.07e-6, Wait: 0.05e-6,
+			Read: Work{0.02e-6, 0.02e-9, 0.03e-9, 0.05e-9}},
+		Copy:   Work{0.05e-6, 0.02e-9, 0.03e-9, 0.05e-9},
+		Reduce: Work{0.05e-6, 0.03e-9, 0.01e-9, 0.05e-9},
+		Call:   0.1e-6,
+		Switch: 1e-6,
+		Cache:  2 << 20,
 	}
 	t.Network.TCP()
 	return t
@@ -100,26 +113,29 @@ const (
 
 // Validate reports what is wrong with a table that was read.
 func (t *Table) Validate() error {
-	for _, of := range []struct {
-		name  string
-		value float64
-		most  float64
-	}{
+	type value struct {
+		name        string
+		value, most float64
+	}
+	all := []value{
 		{"network.latency", t.Network.Latency, mostSeconds}, {"memory.latency", t.Memory.Latency, mostSeconds},
 		{"network.burst", t.Network.Burst, mostBytes}, {"memory.burst", t.Memory.Burst, mostBytes},
-		{"network.send.each", t.Network.Send.Each, mostSeconds}, {"network.send.byte", t.Network.Send.Byte, mostByte},
-		{"network.receive.each", t.Network.Receive.Each, mostSeconds},
-		{"network.receive.byte", t.Network.Receive.Byte, mostByte},
-		{"memory.send.each", t.Memory.Send.Each, mostSeconds}, {"memory.send.byte", t.Memory.Send.Byte, mostByte},
-		{"memory.receive.each", t.Memory.Receive.Each, mostSeconds},
-		{"memory.receive.byte", t.Memory.Receive.Byte, mostByte},
 		{"windows.signal", t.Windows.Signal, mostSeconds}, {"windows.latency", t.Windows.Latency, mostSeconds},
-		{"windows.wait", t.Windows.Wait, mostSeconds},
-		{"windows.read.each", t.Windows.Read.Each, mostSeconds}, {"windows.read.byte", t.Windows.Read.Byte, mostByte},
-		{"copy.each", t.Copy.Each, mostSeconds}, {"copy.byte", t.Copy.Byte, mostByte},
-		{"reduce.each", t.Reduce.Each, mostSeconds}, {"reduce.byte", t.Reduce.Byte, mostByte},
-		{"call", t.Call, mostSeconds}, {"switch", t.Switch, mostSeconds},
+		{"windows.wait", t.Windows.Wait, mostSeconds}, {"call", t.Call, mostSeconds},
+		{"switch", t.Switch, mostSeconds}, {"cache", t.Cache, mostBytes},
+	}
+	for _, of := range []struct {
+		name string
+		*Work
+	}{
+		{"network.send", &t.Network.Send}, {"network.receive", &t.Network.Receive},
+		{"memory.send", &t.Memory.Send}, {"memory.receive", &t.Memory.Receive},
+		{"windows.read", &t.Windows.Read}, {"copy", &t.Copy}, {"reduce", &t.Reduce},
 	} {
+		all = append(all, value{of.name + ".each", of.Each, mostSeconds}, value{of.name + ".byte", of.Byte, mostByte},
+			value{of.name + ".far", of.Far, mostByte}, value{of.name + ".miss", of.Miss, mostByte})
+	}
+	for _, of := range all {
 		if !(of.value >= 0 && of.value <= of.most) {
 			return fault.New(fault.Invalid, "costs: %s is %v, want 0 to %v", of.name, of.value, of.most)
 		}
@@ -192,7 +208,9 @@ func (f *File) Validate() error {
 
 // Slowest returns a path that is as slow as the slower of two in each of its costs.
 func Slowest(a, b Path) Path {
-	work := func(a, b Work) Work { return Work{max(a.Each, b.Each), max(a.Byte, b.Byte)} }
+	work := func(a, b Work) Work {
+		return Work{max(a.Each, b.Each), max(a.Byte, b.Byte), max(a.Far, b.Far), max(a.Miss, b.Miss)}
+	}
 	return Path{
 		Latency: max(a.Latency, b.Latency), Bandwidth: min(a.Bandwidth, b.Bandwidth), Burst: min(a.Burst, b.Burst),
 		Send: work(a.Send, b.Send), Receive: work(a.Receive, b.Receive),

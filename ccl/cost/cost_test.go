@@ -53,9 +53,12 @@ func TestCreditOfLongPaths(t *testing.T) {
 }
 
 func TestSlowest(t *testing.T) {
-	a := Path{Latency: 1, Bandwidth: 5, Burst: 7, Send: Work{1, 4}, Receive: Work{2, 2}, Fragment: 8, Credit: 4}
-	b := Path{Latency: 2, Bandwidth: 4, Burst: 9, Send: Work{3, 2}, Receive: Work{1, 1}, Fragment: 6, Credit: 9}
-	want := Path{Latency: 2, Bandwidth: 4, Burst: 7, Send: Work{3, 4}, Receive: Work{2, 2}, Fragment: 6, Credit: 4}
+	a := Path{Latency: 1, Bandwidth: 5, Burst: 7, Send: Work{1, 4, 0, 1}, Receive: Work{2, 2, 0, 0}, Fragment: 8,
+		Credit: 4}
+	b := Path{Latency: 2, Bandwidth: 4, Burst: 9, Send: Work{3, 2, 1, 0}, Receive: Work{1, 1, 0, 0}, Fragment: 6,
+		Credit: 9}
+	want := Path{Latency: 2, Bandwidth: 4, Burst: 7, Send: Work{3, 4, 1, 1}, Receive: Work{2, 2, 0, 0}, Fragment: 6,
+		Credit: 4}
 	require.Equal(t, want, Slowest(a, b))
 	require.Equal(t, want, Slowest(b, a))
 	require.Equal(t, a, Slowest(a, a))

@@ -20,6 +20,7 @@ type op struct {
 	slot     uint8 // channel, or plan.MaxChans + flag
 	// pipelined means that it sends what the step in after receives, as that comes in.
 	pipelined bool
+	window    bool // it writes this rank's window
 }
 
 // more holds the fields that only few steps have.
@@ -307,6 +308,7 @@ func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 	} else {
 		m.refBy = by.Dst
 	}
+	o.window = does.Writes && !does.Peer && step.Dst.Buf == plan.Win
 	m.varies = s.chunk < 0 && m.refBy.By != 0
 	o.bytes = s.ref(rank, prog, m.ref)
 	if n := len(step.Src); n > 1 {

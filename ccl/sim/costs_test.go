@@ -157,7 +157,7 @@ func TestSharedCores(t *testing.T) {
 	c := wire()
 	c.Copy, c.Switch = cost.Work{Each: 1e-6, Byte: 1e-9}, 1e-7
 	const bytes = 1000
-	once := c.Copy.Of(bytes)
+	once := c.Copy.Of(bytes, false, 0)
 	equal(t, once, seconds(t, p, grouped(t, 2, 2), c, bytes, 1))
 	equal(t, 2*once+c.Switch, seconds(t, p, grouped(t, 2, 1), c, bytes, 1))
 }
@@ -229,4 +229,29 @@ func TestCostsOfFourThousandRanks(t *testing.T) {
 	require.Equal(t, 1, r.Simulated)
 	require.InEpsilon(t, 2*float64(1<<30)/1e9, r.Makespan, 0.2)
 	t.Logf("%v", time.Since(begun))
+}
+
+// What another core has touched, and what a core's cache does not hold, costs more.
+func TestCachesCost(t *testing.T) {
+	const bytes = 1000
+	c := wire()
+	c.Memory.Send, c.Memory.Receive = cost.Work{Byte: 1e-9, Far: 2e-9, Miss: 4e-9}, cost.Work{Byte: 1e-9, Far: 3e-9}
+	equal(t, 2*(3e-9+4e-9)*bytes, seconds(t, pingPong(), grouped(t, 2, 2), c, bytes, 1), "on two cores")
+	equal(t, 2*(1e-9+1e-9)*bytes, seconds(t, pingPong(), grouped(t, 2, 1), c, bytes, 1), "on one")
+	// A rank touches three blocks: its own, and a block of each rank.
+	c.Cache = 3 * bytes
+	equal(t, 2*(3e-9+4e-9)*bytes, seconds(t, pingPong(), grouped(t, 2, 2), c, bytes, 1), "all is in the cache")
+	c.Cache = 3 * bytes / 2
+	equal(t, 2*(3e-9+4e-9/2+4e-9)*bytes, seconds(t, pingPong(), grouped(t, 2, 2), c, bytes, 1), "half of it is")
+}
+
+// A core whose ranks all wait turns from one to the next, so the one that can go on may have to
+// wait until it is its turn.
+func TestCoresTurn(t *testing.T) {
+	c := wire()
+	c.Memory.Latency, c.Switch = 9e-6, 4e-6
+	// Both ranks are on one core. While the message is on its way, it has turned to rank 1 and to
+	// rank 0 again when the message comes.
+	p := exchange([2][]plan.Step{{sends(0)}, {takes(1)}})
+	equal(t, 9e-6+4e-6, seconds(t, p, grouped(t, 2, 1), c, 64, 1))
 }

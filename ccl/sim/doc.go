@@ -26,8 +26,10 @@
 //
 // With Options.Costs the ranks are simulated as the executor runs them (package exec), and all that
 // they do costs what a table says. Each rank has one thread, which does one thing at a time; where
-// ranks outnumber their cores, a thread that has nothing to do gives its core to another, which
-// costs something, too. A message is cut into fragments. The thread publishes each, for which it
+// ranks outnumber their cores, a thread that has nothing to do gives its core to the next, which
+// looks whether something has come; that costs something, too. Bytes cost more if another core has
+// touched them last, and if what the ranks of a core touch in a call is more than its cache holds.
+// A message is cut into fragments. The thread publishes each, for which it
 // needs credit, and goes on; the fragments of a path pass one after the other, and share links as
 // above; the receiver's thread takes them. A send whose source another lane receives begins with
 // what has come. Puts and signals between hosts are frames that the receiver's thread applies; in a
@@ -38,7 +40,8 @@
 // would have carried in a pause passes at once later. In calls that follow one another the bucket
 // is empty sooner or later, so simulations begin with it empty.
 //
-// Not simulated are the congestion control of TCP, loss, and caches.
+// Not simulated are the congestion control of TCP, loss, and how the system spreads threads over
+// cores.
 //
 // # Scale
 //

@@ -120,7 +120,8 @@ type engine struct {
 
 	// With Options.Costs:
 	threads []thread // by rank
-	cores   []cores
+	cores   []core
+	miss    float64    // the part of a call that is in no core's cache
 	resting []int32    // ranks whose threads may have nothing to do
 	costs   []pathCost // by path
 }
@@ -170,6 +171,7 @@ func (e *engine) prepare() error {
 	e.net.parts = make([]share, len(e.net.pipes))
 	if e.o.Costs != nil {
 		e.shareCores()
+		e.miss = e.missing()
 		for i := range e.net.pipes {
 			if p := &e.net.pipes[i]; e.o.Rests {
 				p.tokens = p.burst

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/goccl/goccl/ccl/cost"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/network"
 )
@@ -18,24 +19,26 @@ func (e *engine) perform(id int32, o *op, m *more, bytes int64) {
 	c.total, c.moved, c.tasked = bytes, 0, false
 	switch does := o.kind.Traits(); {
 	case does.Gets:
-		seconds, n := 0.0, int64(0)
+		seconds := 0.0
+		read := func(source int32) {
+			e.account(source, c.rank, bytes)
+			seconds += costs.Windows.Read.Of(bytes, e.far(source, c.rank), e.miss)
+		}
 		if m != nil && m.from != nil {
 			for i, from := range m.from {
 				if m.fromBy != nil {
 					from = m.fromBy[i].At(from, int(c.iter))
 				}
 				if source := e.shifted(c, int32(from)); source != c.rank {
-					e.account(source, c.rank, bytes)
-					n++
+					read(source)
 				}
 			}
-			seconds = costs.Reduce.Of(bytes * int64(len(m.from)-1))
+			seconds += costs.Reduce.Of(bytes*int64(len(m.from)-1), false, e.miss)
 		} else {
-			e.account(e.peer(c, o, m), c.rank, bytes)
-			n = 1
-			seconds = costs.Copy.Each
+			read(e.peer(c, o, m))
+			seconds += costs.Copy.Each
 		}
-		e.step(id, seconds+float64(n)*costs.Windows.Read.Of(bytes))
+		e.step(id, seconds)
 	case does.Outward():
 		if !does.Reads {
 			bytes = 0
@@ -58,9 +61,9 @@ func (e *engine) perform(id int32, o *op, m *more, bytes int64) {
 			e.takeMore(id)
 		}
 	case does.Reduces:
-		e.step(id, costs.Reduce.Of(bytes*int64(o.operands-1)))
+		e.step(id, costs.Reduce.Of(bytes*int64(o.operands-1), o.window && e.spread(), e.miss))
 	default:
-		e.step(id, costs.Copy.Of(bytes))
+		e.step(id, costs.Copy.Of(bytes, o.window && e.spread(), e.miss))
 	}
 }
 
@@ -118,7 +121,7 @@ func (e *engine) sendMore(id int32) {
 		}
 		b.flying++
 	}
-	seconds := cost.send.Of(n)
+	seconds := cost.send.Of(n, cost.memory && e.far(c.rank, cost.to), e.miss)
 	if does := c.op().kind.Traits(); cost.memory && does.Signals && !does.Puts {
 		seconds = e.o.Costs.Windows.Signal
 	}
@@ -195,7 +198,7 @@ func (e *engine) landed(k int32) {
 	case cost.isWord(f):
 		e.applied(k)
 	case f.frame:
-		e.do(cost.to, task{lane: -1, what: takesFrame, flow: k, seconds: cost.receive.Of(f.left)})
+		e.do(cost.to, task{lane: -1, what: takesFrame, flow: k, seconds: cost.receive.Of(f.left, false, e.miss)})
 	default:
 		b := &e.boxes[f.box]
 		b.fragments = append(b.fragments, landedPart{f.left, f.path})
@@ -244,9 +247,9 @@ func (e *engine) takeMore(id int32) {
 	b.fragments = append(b.fragments[:0], b.fragments[1:]...)
 	c.tasked, c.from = true, part.path
 	cost := e.costOf(part.path)
-	seconds := cost.receive.Of(part.bytes)
+	seconds := cost.receive.Of(part.bytes, cost.memory && e.far(cost.from, c.rank), e.miss)
 	if c.op().kind.Traits().Reduces {
-		seconds += e.o.Costs.Reduce.Of(part.bytes)
+		seconds += e.o.Costs.Reduce.Of(part.bytes, false, e.miss)
 	}
 	e.do(c.rank, task{lane: id, what: takesPart, bytes: part.bytes, seconds: seconds})
 }
@@ -358,14 +361,51 @@ type pathCost struct {
 	fragment      int64
 	credit        int
 	memory        bool
-	to            int32 // the receiver, one of the simulated ranks
+	from, to      int32 // the ranks, or those that are simulated for them
 }
 
 // isWord reports whether a flow is a word in a window, and no frame.
 func (c *pathCost) isWord(f *flow) bool { return c.memory && f.frame && f.left == 0 }
 
-func costOf(p *cost.Path, latency float64, memory bool, to int) pathCost {
-	return pathCost{p.Send, p.Receive, latency, p.Fragment, p.Credit, memory, int32(to)}
+func costOf(p *cost.Path, latency float64, memory bool, from, to int) pathCost {
+	return pathCost{p.Send, p.Receive, latency, p.Fragment, p.Credit, memory, int32(from), int32(to)}
+}
+
+// far reports whether two ranks are on different cores, so that the one finds what the other has
+// touched in another core's cache.
+func (e *engine) far(a, b int32) bool {
+	n := int32(e.shift)
+	return e.threads[a%n].core != e.threads[b%n].core
+}
+
+// spread reports whether ranks are on several cores: some of those that have read a window are.
+func (e *engine) spread() bool { return len(e.cores) > 1 }
+
+// missing returns which part of what the ranks of a core touch in a call is not in its cache: the
+// blocks, intermediate results and both slots of the window.
+func (e *engine) missing() float64 {
+	cache := e.o.Costs.Cache
+	if cache <= 0 {
+		return 0
+	}
+	spec, prog := e.p.Spec, e.p.Program(0)
+	in, out := spec.Coll.InBlocks(spec.Ranks, 0, spec.Root), spec.Coll.OutBlocks(spec.Ranks, 0, spec.Root)
+	blocks := in + out
+	if in == 1 && out == 1 {
+		blocks = 1 // both in one place
+	}
+	touched := float64(blocks) * float64(e.o.Elements*e.o.ElementBytes)
+	for _, extent := range prog.Tmp {
+		touched += float64(e.sizes.extent(extent))
+	}
+	for _, extent := range prog.Win {
+		touched += plan.WindowSlots * float64(e.sizes.extent(extent))
+	}
+	ranks := 1
+	for i := range e.cores {
+		ranks = max(ranks, len(e.cores[i].ranks))
+	}
+	return max(0, 1-cache/(touched*float64(ranks)))
 }
 
 // Network makes the network of a group with the costs of a table: each host has a port.

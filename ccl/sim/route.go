@@ -72,7 +72,7 @@ func (e *engine) path(from, to int32) int32 {
 
 func (e *engine) newPath(from, to int) (int32, error) {
 	if e.o.Costs != nil && e.o.On.HostOf(from) == e.o.On.HostOf(to) {
-		e.costs = append(e.costs, costOf(&e.o.Costs.Memory, e.o.Costs.Memory.Latency, true, to%e.shift))
+		e.costs = append(e.costs, costOf(&e.o.Costs.Memory, e.o.Costs.Memory.Latency, true, from%e.shift, to%e.shift))
 		e.net.paths = append(e.net.paths, path{})
 		return int32(len(e.net.paths) - 1), nil
 	}
@@ -98,7 +98,7 @@ func (e *engine) newPath(from, to int) (int32, error) {
 	}
 	e.net.paths = append(e.net.paths, way)
 	if e.o.Costs != nil {
-		e.costs = append(e.costs, costOf(&e.o.Costs.Network, way.alpha, false, to%e.shift))
+		e.costs = append(e.costs, costOf(&e.o.Costs.Network, way.alpha, false, from%e.shift, to%e.shift))
 	}
 	return int32(len(e.net.paths) - 1), nil
 }

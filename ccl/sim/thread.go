@@ -1,15 +1,13 @@
 package sim
 
-import "slices"
+import "math"
 
 // thread executes the steps of a rank, one task at a time.
 type thread struct {
 	tasks   []task
-	cores   int32   // index in engine.cores
+	core    int32   // index in engine.cores
 	more    float64 // seconds that the next task takes longer
 	busy    bool    // with the first of tasks
-	holds   bool    // it has a core
-	queued  bool    // it waits for one
 	calls   int     // that it has ended
 	waiting bool    // for others, before it begins the next call
 }
@@ -33,41 +31,36 @@ const (
 	enters
 )
 
-// cores are those that some ranks share.
-type cores struct {
-	free  []int32 // of each free core, the rank that had it last, or -1
-	queue []int32 // ranks that wait for one
+// core runs the threads of some ranks in turns: one that has nothing to do looks whether something
+// has come, and gives the core to the next.
+type core struct {
+	ranks []int32
+	at    int     // whose turn it is, or was when the core had nothing to do any more
+	since float64 // when that was
+	busy  bool
 }
 
-// take takes a free core for a rank, and reports whether another rank had it before.
-func (c *cores) take(rank int32) (turns bool) {
-	at := max(0, slices.Index(c.free, rank))
-	turns = c.free[at] >= 0 && c.free[at] != rank
-	c.free = slices.Delete(c.free, at, at+1)
-	return turns
-}
-
-// shareCores gives each simulated rank a thread. If ranks stand for others, each has a core.
+// shareCores gives each simulated rank a thread, and spreads the threads of a machine over its
+// cores. If ranks stand for others, each has a core.
 func (e *engine) shareCores() {
-	known := map[string]int32{}
+	type cores struct{ first, count, ranks int }
+	known := map[string]*cores{}
 	e.threads = make([]thread, e.shift)
 	for rank := range e.shift {
 		name := e.o.On.Machine(rank)
-		at, ok := known[name]
+		of, ok := known[name]
 		if !ok {
-			at = int32(len(e.cores))
-			known[name] = at
-			count := e.o.On.Cores(rank)
+			of = &cores{first: len(e.cores), count: e.o.On.Cores(rank)}
 			if !e.o.On.Oversubscribed() {
-				count = e.shift
+				of.count = e.shift
 			}
-			free := make([]int32, count)
-			for i := range free {
-				free[i] = -1
-			}
-			e.cores = append(e.cores, cores{free: free})
+			known[name] = of
+			e.cores = append(e.cores, make([]core, of.count)...)
 		}
-		e.threads[rank].cores = at
+		at := of.first + of.ranks%of.count
+		of.ranks++
+		e.threads[rank].core = int32(at)
+		e.cores[at].ranks = append(e.cores[at].ranks, int32(rank))
 	}
 }
 
@@ -75,57 +68,38 @@ func (e *engine) shareCores() {
 func (e *engine) do(rank int32, t task) {
 	th := &e.threads[rank]
 	th.tasks = append(th.tasks, t)
-	if th.busy {
+	if c := &e.cores[th.core]; !c.busy {
+		// Meanwhile the core has turned from one rank to the next.
+		if n, turn := len(c.ranks), e.o.Costs.Switch; n > 1 && turn > 0 {
+			turns := math.Floor((e.now - c.since) / turn)
+			c.at = (c.at + int(math.Mod(turns, float64(n)))) % n
+		}
+		e.next(c)
+	}
+}
+
+// next has a core begin the next task of the first rank that has one, from the one on whose turn it
+// is.
+func (e *engine) next(c *core) {
+	for turns := range c.ranks {
+		rank := c.ranks[(c.at+turns)%len(c.ranks)]
+		th := &e.threads[rank]
+		if len(th.tasks) == 0 {
+			continue
+		}
+		c.at, c.busy, th.busy = (c.at+turns)%len(c.ranks), true, true
+		seconds := th.tasks[0].seconds + th.more + float64(turns)*e.o.Costs.Switch
+		th.more = 0
+		e.queue.push(e.now+seconds, event{kind: worked, id: rank})
 		return
 	}
-	if !th.holds {
-		c := &e.cores[th.cores]
-		if len(c.free) == 0 {
-			if !th.queued {
-				th.queued = true
-				c.queue = append(c.queue, rank)
-			}
-			return
-		}
-		if c.take(rank) {
-			th.more += e.o.Costs.Switch
-		}
-		th.holds = true
-	}
-	e.begin(rank)
+	c.busy, c.since = false, e.now
 }
 
-func (e *engine) begin(rank int32) {
-	th := &e.threads[rank]
-	th.busy = true
-	seconds := th.tasks[0].seconds + th.more
-	th.more = 0
-	e.queue.push(e.now+seconds, event{kind: worked, id: rank})
-}
-
-// rest has threads that have nothing to do give their cores to others.
+// rest has the cores whose threads have ended a task go on.
 func (e *engine) rest() {
 	for _, rank := range e.resting {
-		th := &e.threads[rank]
-		if th.busy {
-			continue
-		}
-		if len(th.tasks) > 0 {
-			e.begin(rank)
-			continue
-		}
-		th.holds = false
-		c := &e.cores[th.cores]
-		if len(c.queue) == 0 {
-			c.free = append(c.free, rank)
-			continue
-		}
-		next := c.queue[0]
-		c.queue = append(c.queue[:0], c.queue[1:]...)
-		other := &e.threads[next]
-		other.queued, other.holds = false, true
-		other.more += e.o.Costs.Switch
-		e.begin(next)
+		e.next(&e.cores[e.threads[rank].core])
 	}
 	e.resting = e.resting[:0]
 }

@@ -61,9 +61,10 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 			&n.Receive.Byte}
 	} else {
 		m, w := &c.Memory, &c.Windows
-		parameters = []*float64{&m.Latency, &m.Send.Each, &m.Receive.Each, &m.Send.Byte, &m.Receive.Byte,
-			&w.Signal, &w.Latency, &w.Wait, &w.Read.Each, &w.Read.Byte, &c.Copy.Each, &c.Copy.Byte, &c.Reduce.Each,
-			&c.Reduce.Byte, &c.Call}
+		parameters = []*float64{&m.Latency, &w.Signal, &w.Latency, &w.Wait, &c.Call, &c.Cache}
+		for _, of := range []*cost.Work{&m.Send, &m.Receive, &w.Read, &c.Copy, &c.Reduce} {
+			parameters = append(parameters, &of.Each, &of.Byte, &of.Far, &of.Miss)
+		}
 		if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
 			parameters = append(parameters, &c.Switch)
 		}

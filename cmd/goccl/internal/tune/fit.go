@@ -276,29 +276,27 @@ func printCosts(out io.Writer, f *cost.File, at string) error {
 	}
 	fmt.Fprintln(out)
 	table := cli.Table(out)
-	fmt.Fprintln(table, "messages\tlatency (µs)\tbandwidth (GB/s)\tburst (B)\tsend (µs)\t(ns/B)\treceive (µs)\t(ns/B)")
-	for _, p := range []struct {
-		name string
-		*cost.Path
-	}{{"between hosts", &c.Network}, {"in a host", &c.Memory}} {
-		fmt.Fprintf(table, "%s\t%.3f\t%.4g\t%.0f\t%.3f\t%.4f\t%.3f\t%.4f\n", p.name, p.Latency*1e6, p.Bandwidth/1e9, p.Burst,
-			p.Send.Each*1e6, p.Send.Byte*1e9, p.Receive.Each*1e6, p.Receive.Byte*1e9)
-	}
+	fmt.Fprintln(table, "messages\tlatency (µs)\tbandwidth (GB/s)\tburst (B)")
+	fmt.Fprintf(table, "between hosts\t%.3f\t%.4g\t%.0f\n", c.Network.Latency*1e6, c.Network.Bandwidth/1e9,
+		c.Network.Burst)
+	fmt.Fprintf(table, "in a host\t%.3f\n", c.Memory.Latency*1e6)
 	table.Flush()
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "\na core's cache: %.0f KiB\n\n", c.Cache/1024)
 	table = cli.Table(out)
-	fmt.Fprintln(table, "a rank\t(µs)\t(ns/B)")
+	fmt.Fprintln(table, "a rank\t(µs)\t(ns/B)\tfar\tmiss")
 	for _, w := range []struct {
 		name string
 		cost.Work
 	}{
+		{"sends a fragment to another host", c.Network.Send}, {"takes one", c.Network.Receive},
+		{"sends a fragment in the host", c.Memory.Send}, {"takes one", c.Memory.Receive},
 		{"copies", c.Copy}, {"reduces an operand", c.Reduce}, {"reads a window", c.Windows.Read},
 		{"gives a signal", cost.Work{Each: c.Windows.Signal}},
 		{"which arrives after", cost.Work{Each: c.Windows.Latency}},
 		{"finds one", cost.Work{Each: c.Windows.Wait}}, {"makes a call", cost.Work{Each: c.Call}},
 		{"takes over a core", cost.Work{Each: c.Switch}},
 	} {
-		fmt.Fprintf(table, "%s\t%.3f\t%.4f\n", w.name, w.Each*1e6, w.Byte*1e9)
+		fmt.Fprintf(table, "%s\t%.3f\t%.4f\t%.4f\t%.4f\n", w.name, w.Each*1e6, w.Byte*1e9, w.Far*1e9, w.Miss*1e9)
 	}
 	if err := table.Flush(); err != nil {
 		return err
