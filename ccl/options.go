@@ -84,7 +84,7 @@ type GroupOptions struct {
 	WarnAfter    time.Duration // when to warn of an operation that does not end; 0 for 10 s, negative for never
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
-	Costs        string        // file of what calls cost, as `goccl tune fit` writes it; "" for none
+	Costs        string        // file of what calls cost (`goccl tune fit`); "" for what is kept, "off" for none
 	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
@@ -211,9 +211,10 @@ var optionTable = []*option{
 			"again; a path that does it three times within a minute is named and given up."),
 	row("GOCCL_COSTS", perRank, "", text(nil),
 		func(o *Options) *string { return &o.Costs },
-		"File of what calls cost, as `goccl tune fit --output` writes it for a network. Between hosts, algorithms are "+
-			"then chosen by what is predicted for them, where GOCCL_ALGO and tables say nothing. All ranks of a group "+
-			"need such a file, or none is used; of different ones each cost is the highest."),
+		"File of what calls cost, as `goccl tune fit` writes it for a network; off: none. Not set: what `goccl tune "+
+			"fit --launched` has kept for this user and host, if it has. Between hosts, algorithms are then chosen by "+
+			"what is predicted for them, where GOCCL_ALGO and tables say nothing. All ranks of a group need costs, or "+
+			"none are used; of different ones each is the highest."),
 	row("GOCCL_CUDA_BUFFSIZE", agreed, "16M", size(group.LeastStaging, 1<<30),
 		func(o *Options) *int { return &o.CudaBuffSize },
 		"Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M or 64M, from "+

@@ -254,22 +254,32 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 	return table, table.Hash(), nil
 }
 
-// loadCosts reads what the network costs from the file that GOCCL_COSTS names, or returns nil if it
-// names none.
+// loadCosts reads what the network costs from the file that GOCCL_COSTS names, or from the one that
+// is kept for this user and host. It returns nil if there is none, or it says nothing of a network:
+// of what is kept, no error is one of this group.
 func loadCosts(opts *GroupOptions) (*cost.Path, error) {
-	if opts.Costs == "" {
+	name := opts.Costs
+	switch name {
+	case costsOff:
 		return nil, nil
+	case "":
+		name = cost.Kept()
 	}
-	file, err := cost.Read(opts.Costs)
+	file, err := cost.Read(name)
 	switch {
+	case err == nil && file.Network != nil:
+		return &file.Costs.Network, nil
+	case opts.Costs == "":
+		return nil, nil
 	case err != nil:
 		return nil, fault.Wrap(fault.Invalid, err, "GOCCL_COSTS")
-	case file.Network == nil:
-		return nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
-			opts.Costs)
 	}
-	return &file.Costs.Network, nil
+	return nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
+		opts.Costs)
 }
+
+// costsOff is the GOCCL_COSTS with which nothing is read.
+const costsOff = "off"
 
 // readFile reads a file of at most limit bytes that an option names.
 func readFile(option, file string, limit int) ([]byte, error) {

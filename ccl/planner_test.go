@@ -92,10 +92,14 @@ func TestCostsChoose(t *testing.T) {
 }
 
 func TestLoadCosts(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing is kept there
 	file := filepath.Join(t.TempDir(), "costs.json")
-	none, err := loadCosts(&GroupOptions{})
-	require.NoError(t, err)
-	require.Nil(t, none)
+	for _, none := range []string{"", "off"} {
+		network, err := loadCosts(&GroupOptions{Costs: none})
+		require.NoError(t, err)
+		require.Nil(t, network)
+	}
+	var err error
 	_, err = loadCosts(&GroupOptions{Costs: file})
 	require.ErrorContains(t, err, "GOCCL_COSTS: costs: open "+file)
 	write := func(f *cost.File) {
@@ -110,4 +114,18 @@ func TestLoadCosts(t *testing.T) {
 	network, err := loadCosts(&GroupOptions{Costs: file})
 	require.NoError(t, err)
 	require.Equal(t, &cost.Usual().Network, network)
+
+	// What is kept counts where no file is named. If it is wrong, ranks join all the same.
+	require.NoError(t, os.MkdirAll(filepath.Dir(cost.Kept()), 0o755))
+	require.NoError(t, os.Rename(file, cost.Kept()))
+	network, err = loadCosts(&GroupOptions{})
+	require.NoError(t, err)
+	require.NotNil(t, network)
+	network, err = loadCosts(&GroupOptions{Costs: "off"})
+	require.NoError(t, err)
+	require.Nil(t, network)
+	require.NoError(t, os.WriteFile(cost.Kept(), []byte("{"), 0o600))
+	network, err = loadCosts(&GroupOptions{})
+	require.NoError(t, err)
+	require.Nil(t, network)
 }

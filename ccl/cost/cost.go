@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/goccl/goccl/ccl/fault"
@@ -168,6 +169,16 @@ type Part struct {
 	Misfit float64 `json:"misfit"`
 	// Spread is by how much blocks of these calls differ, in the middle.
 	Spread float64 `json:"spread"`
+}
+
+// Kept returns where the costs of this user and host are kept.
+func Kept() string {
+	folder, err := os.UserCacheDir()
+	if err != nil {
+		folder = os.TempDir()
+	}
+	host, _ := os.Hostname()
+	return filepath.Join(folder, "goccl", "costs-"+host+".json")
 }
 
 // mostFile is the most bytes of a file.

@@ -29,9 +29,10 @@ class Options(Settings):
         checksum: 1: everything that this process sends by TCP carries CRC-32C checksums. What arrives damaged is
             sent again; a path that does it three times within a minute is named and given up. The first group of a
             process that may use TCP decides. (``GOCCL_CHECKSUM``, default 0)
-        costs: File of what calls cost, as ``goccl tune fit --output`` writes it for a network. Between hosts,
-            algorithms are then chosen by what is predicted for them, where GOCCL_ALGO and tables say nothing. All ranks
-            of a group need such a file, or none is used; of different ones each cost is the highest. (``GOCCL_COSTS``)
+        costs: File of what calls cost, as ``goccl tune fit`` writes it for a network; off: none. Not set: what
+            ``goccl tune fit --launched`` has kept for this user and host, if it has. Between hosts, algorithms are then
+            chosen by what is predicted for them, where GOCCL_ALGO and tables say nothing. All ranks of a group need
+            costs, or none are used; of different ones each is the highest. (``GOCCL_COSTS``)
         cuda_buffsize: Bytes of host memory through which a group moves the collectives of CUDA tensors, such as 4M
             or 64M, from 256K to 1G; a quarter of it is what one piece of a call uses at most. Messages have as many
             again. (``GOCCL_CUDA_BUFFSIZE``, default 16M)

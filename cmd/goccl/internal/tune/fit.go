@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,9 +27,13 @@ import (
 
 const fitHelp = `Two ranks exchange messages and reduce vectors. The costs of the parts of a
 call are those with which a simulation of what runs takes the time that was
-measured. With --rate or --delay, they are those of a network, and a file has
-them, which GOCCL_COSTS and goccl tune check read; else of the ranks of this
-host, and they are kept for this user and machine.`
+measured: those of the ranks of this host, or with --launched of the network
+between two. They are kept for this user and host, and groups between hosts
+choose algorithms by them. With --rate or --delay the network is made, and a
+file has its costs, which GOCCL_COSTS and goccl tune check read.
+
+  goccl run -n 1 --hosts 2 --host 0 --address 10.0.0.1 --port 29400 -- \
+      goccl tune fit --launched`
 
 func fit() *cobra.Command {
 	c := &cobra.Command{
@@ -46,6 +51,10 @@ func fit() *cobra.Command {
 	output := cli.Flag(f, "o,output", "FILE", "", "write the costs to this file, and keep none", cli.Text)
 	asJSON := cli.JSON(f, "what is kept")
 	measures := insideFlag(f)
+	launched := f.Bool("launched", false, "this process is one of two ranks that a launcher has started on two hosts: "+
+		"measure the network between them")
+	c.MarkFlagsMutuallyExclusive("launched", "rate")
+	c.MarkFlagsMutuallyExclusive("launched", "delay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		opts, err := cli.Environment()
 		if err != nil {
@@ -73,6 +82,19 @@ func fit() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		at := cmp.Or(*output, cost.Kept())
+		write := func(made *cost.File) error {
+			if err := writeCosts(at, made); err != nil {
+				return err
+			}
+			if *asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(made)
+			}
+			return printCosts(c.OutOrStdout(), made, at)
+		}
+		if *launched {
+			return fitLaunched(spec, opts, before, write)
+		}
 		if !*measures {
 			if err := quiet(*force); err != nil {
 				return err
@@ -83,21 +105,11 @@ func fit() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		made, err := fitted(samples, lab, before)
+		made, err := fitted(samples, lab.wanted(), lab.String(), before)
 		if err != nil {
 			return err
 		}
-		at := *output
-		if at == "" {
-			at = costsPath()
-		}
-		if err := writeCosts(at, made); err != nil {
-			return err
-		}
-		if *asJSON {
-			return json.NewEncoder(c.OutOrStdout()).Encode(made)
-		}
-		return printCosts(c.OutOrStdout(), made, at)
+		return write(made)
 	}
 	return c
 }
@@ -156,10 +168,7 @@ func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sam
 	between := prefix != nil
 	pings := spec
 	pings.Coll, pings.EachBlock, pings.Warmup = dtype.Send, true, 1
-	err = ranks.Start("bench", pings, prefix, func(r ranks.Row) {
-		samples = append(samples, measured.Sample{Coll: dtype.Send, Bytes: r.Bytes, Calls: r.Calls,
-			Blocks: seconds(r.Blocks)})
-	})
+	err = ranks.Start("bench", pings, prefix, func(r ranks.Row) { samples = append(samples, pingSample(r)) })
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +190,22 @@ func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sam
 	return samples, park.OnOneCore(func() error { return reduce(true) })
 }
 
+// pingSample returns what a row of a ping-pong says.
+func pingSample(r ranks.Row) measured.Sample {
+	return measured.Sample{Coll: dtype.Send, Bytes: r.Bytes, Calls: r.Calls, Blocks: seconds(r.Blocks)}
+}
+
 // fitted makes the costs of samples.
-func fitted(samples []measured.Sample, lab *lab, before *cost.File) (*cost.File, error) {
-	table, misfit, err := measured.Fit(samples, lab.wanted(), before.Costs)
+func fitted(samples []measured.Sample, between bool, of string, before *cost.File) (*cost.File, error) {
+	table, misfit, err := measured.Fit(samples, between, before.Costs)
 	if err != nil {
 		return nil, err
 	}
 	made := *before
 	made.Costs = table
-	part := &cost.Part{Measured: time.Now().UTC().Truncate(time.Second), Of: lab.String(), Misfit: misfit,
+	part := &cost.Part{Measured: time.Now().UTC().Truncate(time.Second), Of: of, Misfit: misfit,
 		Spread: measured.Spread(samples)}
-	if lab.wanted() {
+	if between {
 		made.Network = part
 	} else {
 		made.Host = part
@@ -227,20 +241,11 @@ func costsFlag(f *pflag.FlagSet) *string {
 		"if left out", cli.Text)
 }
 
-// costsPath returns where the costs of this user and machine are kept.
-func costsPath() string {
-	folder, err := os.UserCacheDir()
-	if err != nil {
-		folder = os.TempDir()
-	}
-	return probe.KeptAt(filepath.Join(folder, "goccl"), "costs", probe.Machine("/"))
-}
-
 // readCosts reads a file, or what is kept, or returns the usual costs where nothing is.
 func readCosts(name string) (*cost.File, error) {
 	kept := name == ""
 	if kept {
-		name = costsPath()
+		name = cost.Kept()
 	}
 	made, err := cost.Read(name)
 	if kept && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)) {

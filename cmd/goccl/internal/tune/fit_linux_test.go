@@ -173,6 +173,47 @@ func TestTune(t *testing.T) {
 	t.Run("Shaped", c.testShaped)
 	t.Run("ShapedByUser", c.testShapedByUser)
 	t.Run("MeasuredOnHosts", c.testMeasuredOnHosts)
+	t.Run("Launched", c.testLaunched)
+}
+
+// Two ranks of a launcher measure the network between them, and both hosts keep the same costs.
+func (c *tuner) testLaunched(t *testing.T) {
+	needNamespaces(t, nil)
+	before := machine(t)
+	with := filepath.Join(c.folder, "with")
+	build, err := exec.Command("go", "build", "-o", with, "../../../../internal/netlab/with").CombinedOutput()
+	require.NoError(t, err, "%s", build)
+	launch := func(hosts string) (string, error) {
+		script := "export MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 WORLD_SIZE=2 GOCCL_SOCKET_IFNAME=eth0\n" +
+			"for rank in 1 0; do RANK=$rank LOCAL_RANK=0 XDG_CACHE_HOME=$DIR/$rank " +
+			"ip netns exec host$((rank%" + hosts + ")) $DIR/goccl tune fit --launched --size 64..64K --factor 32 --repeat 3 --block 1ms & last=$!; done; wait $last"
+		cmd := exec.Command(with, "-hosts", "2", "-wire", "rate=10gbit", "--", "sh", "-ec", script)
+		cmd.Env = append(os.Environ(), "DIR="+c.folder)
+		cmd.WaitDelay = 5 * time.Second
+		timer := time.AfterFunc(hang, func() { cmd.Process.Kill() })
+		defer timer.Stop()
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := launch("2")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "the network between ")
+	kept := func(rank string) *cost.File {
+		t.Setenv("XDG_CACHE_HOME", filepath.Join(c.folder, rank))
+		made, err := cost.Read(cost.Kept())
+		require.NoError(t, err)
+		return made
+	}
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(c.folder, "1", "goccl")); return err == nil }, hang,
+		5*time.Millisecond)
+	require.Equal(t, kept("0").Costs.Network, kept("1").Costs.Network)
+	require.NotNil(t, kept("1").Network)
+	require.Equal(t, cost.Usual().Windows, kept("0").Costs.Windows)
+
+	out, err = launch("1")
+	require.Error(t, err)
+	require.Contains(t, out, "--launched: want two ranks on two hosts; this job has 2, from ")
+	c.nothingLeft(t, before)
 }
 
 func (c *tuner) testMeasuredOnHosts(t *testing.T) {
@@ -192,6 +233,7 @@ func (c *tuner) testMeasuredOnHosts(t *testing.T) {
 
 func (c *tuner) testUnshaped(t *testing.T) {
 	file := filepath.Join(c.folder, "new", "costs.json")
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(c.folder, "cache")) // no costs of this machine
 	r := c.start(t, "", nil, strings.Fields("--json "+quick+file)...)
 	require.NoError(t, r.cmd.Wait(), &r.errors)
 	costs := checkFit(t, r.out.String(), file)
@@ -221,6 +263,7 @@ func (c *tuner) testUnshaped(t *testing.T) {
 func (c *tuner) testShaped(t *testing.T) {
 	needNamespaces(t, nil)
 	before := machine(t)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(c.folder, "cache")) // no costs of this machine
 	file := filepath.Join(c.folder, "shaped.json")
 	quick := strings.Fields("--rate 1gbit " + strings.ReplaceAll(quick, "64K", "1M") + file)
 

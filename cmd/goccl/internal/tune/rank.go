@@ -33,7 +33,20 @@ const auto = "auto"
 // compareAll is the part of a rank that compares algorithms: it has a group for each algorithm; the
 // groups take turns on the same buffers.
 func compareAll(node *ccl.Node, spec *ranks.Spec, opts ccl.GroupOptions) error {
-	each := []ccl.GroupOptions{opts} // the first group carries the control messages of the measurement
+	comms, err := ranks.Join(node, spec, candidates(spec, opts)...)
+	if err != nil {
+		return err
+	}
+	return compareEach(comms, spec, func(cell *measured.Cell) {
+		text, _ := json.Marshal(cell)
+		fmt.Printf("%s\n", text)
+	})
+}
+
+// candidates returns the options of the groups: the first one carries the control messages of the
+// measurement.
+func candidates(spec *ranks.Spec, opts ccl.GroupOptions) []ccl.GroupOptions {
+	each := []ccl.GroupOptions{opts}
 	for _, name := range spec.Candidates {
 		own := opts
 		if name != auto {
@@ -41,21 +54,18 @@ func compareAll(node *ccl.Node, spec *ranks.Spec, opts ccl.GroupOptions) error {
 		}
 		each = append(each, own)
 	}
-	comms, err := ranks.Join(node, spec, each...)
-	if err != nil {
-		return err
-	}
+	return each
+}
+
+// compareEach measures all sizes. Rank 0 has the cells reported.
+func compareEach(comms []*ccl.Communicator, spec *ranks.Spec, report func(*measured.Cell)) error {
 	for n, size := range append([]int64{slices.Min(spec.Sizes)}, spec.Sizes...) {
 		cell, err := compare(comms[0], comms[1:], spec, size)
 		if err != nil {
 			return err
 		}
 		if spec.Rank == 0 && n > 0 { // the first cell warms up the processes and is not reported
-			text, err := json.Marshal(cell)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%s\n", text)
+			report(cell)
 		}
 	}
 	return ccl.Barrier(context.Background(), comms[0])
