@@ -112,7 +112,8 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 		if spec.Coll.Rooted() {
 			root = fmt.Sprintf(" with root %d", spec.Root)
 		}
-		j.group.log("INFO", "%v%s%s: plan %s", spec.Coll, root, rangeOf(spec.Coll, low, high), j.name(algorithm))
+		j.group.log("INFO", "%v%s%s: plan %s%s", spec.Coll, root, rangeOf(spec.Coll, low, high), j.name(algorithm),
+			j.why(algorithm, spec.Coll))
 	}
 	if j.used == nil {
 		return
@@ -125,6 +126,16 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 	c := &j.calls[spec.Coll]
 	note(&c.ran, j.name(algorithm))
 	note(&c.roots, spec.Root)
+}
+
+// why says what has decided on an algorithm for the last call.
+func (j *journal) why(algorithm int, coll dtype.Collective) string {
+	p := j.planner
+	if algorithm < len(p.users) {
+		return ""
+	}
+	_, why := tune.Explain(tune.Call{Coll: coll, Bytes: p.last[coll].bytes}, p.group, &p.wishes)
+	return fmt.Sprintf(" (%v)", why)
 }
 
 // name returns the name of a plan for users.

@@ -110,10 +110,10 @@ func TestWhichPlanRunsIsPrinted(t *testing.T) {
 	file := ownFile(t, allReduce, "ring", 8, 16)
 	calls := []groupCall{sum(2), sum(2), sum(4), sum(1), sum(100), sum(100), barrier, broadcast(1, 3)}
 	info := []string{
-		"INFO rank %d group local: all_reduce of 0 to 7 bytes: plan direct",
+		"INFO rank %d group local: all_reduce of 0 to 7 bytes: plan direct (GOCCL_ALGO)",
 		"INFO rank %d group local: all_reduce of 8 to 16 bytes: plan own_ring of " + file,
-		"INFO rank %d group local: barrier: plan flags",
-		"INFO rank %d group local: broadcast with root 1: plan binomial",
+		"INFO rank %d group local: barrier: plan flags (GOCCL_ALGO)",
+		"INFO rank %d group local: broadcast with root 1: plan binomial (GOCCL_ALGO)",
 		"INFO rank %d group local: goccl " + Version + ": joined 2 ranks: 1 by inproc",
 	}
 	trace := []string{

@@ -49,7 +49,7 @@ func TestLogger(t *testing.T) {
 		require.Len(t, said, 3)
 		require.Equal(t, "goccl "+ccl.Version+": joined 2 ranks: 1 by tcp", said[0])
 		require.Regexp(t, fmt.Sprintf(`^host %s \(rank %d\) by tcp, lo \S+:\d+ to \S+:\d+$`, regexp.QuoteMeta(host), 1-rank), said[1])
-		require.Equal(t, "barrier: plan dissemination", said[2])
+		require.Equal(t, "barrier: plan dissemination (GOCCL_ALGO)", said[2])
 	}
 }
 

@@ -134,6 +134,11 @@ func (g *Group) Oversubscribed() bool { return g.oversubscribed }
 // highest. It returns nil where a rank does not know.
 func (g *Group) Network() *cost.Path { return g.network }
 
+// Has reports whether a rank has a transport.
+func (g *Group) Has(transport string) bool {
+	return slices.ContainsFunc(g.ranks, func(r Rank) bool { return slices.Contains(r.Transports, transport) })
+}
+
 // Machine names the ranks that may share cores with a rank: they have the same.
 func (g *Group) Machine(rank int) string { return g.cores[rank] }
 

@@ -69,14 +69,14 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 //	all_gather, reduce_scatter  direct while a message, of bytes/ranks, is small; else ring.
 //	all_to_all                  linear up to 8 ranks, pairwise for more
 //	broadcast, reduce           binomial; broadcast of more than 128 KiB between ranks that are
-//	                            hosts of their own double_binary_tree
+//	                            hosts of their own double_binary_tree, if none has RDMA
 //	scatter, gather             linear
 //	barrier                     dissemination
 //
 // On more than 16 ranks all_reduce is recursive_doubling up to 8 KiB, and rabenseifner while
 // bytes/ranks is at most 8 KiB; all_gather is then bruck and reduce_scatter pat. Wishes.Among,
 // which knows what the network costs, may choose otherwise, also among hosts that are levels
-// (below).
+// (below), but not where a rank has RDMA.
 //
 // A message is small up to 32 KiB, if all messages that a rank sends are at most 96 KiB together.
 // Where Wishes.Determinism asks for rank order, all_reduce is direct or two_shot, reduce_scatter is
@@ -119,22 +119,51 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 // reductions where Wishes.Determinism asks for rank order. Everything else has no plan over
 // windows.
 func Choose(call Call, on *topo.Group, wishes *Wishes) (name string) {
+	name, _ = Explain(call, on, wishes)
+	return name
+}
+
+// Explain is Choose, and says why.
+func Explain(call Call, on *topo.Group, wishes *Wishes) (name string, why Why) {
 	if name, ok := wishes.Override[call.Coll]; ok {
-		return name
+		return name, Wished
 	}
 	if devices, execute := on.Devices(); execute {
 		if len(on.Hosts()) == 1 {
-			return onDevice(call, on.Size(), devices)
+			return onDevice(call, on.Size(), devices), Ruled
 		}
-		return betweenHosts(call, on, wishes)
+		return betweenHosts(call, on, wishes), Ruled
 	}
 	if name := wishes.Table.choose(call, on, wishes); name != "" {
-		return name
+		return name, InTable
 	}
 	if name := defaultTable.choose(call, on, wishes); name != "" {
-		return name
+		return name, Measured
 	}
-	return unmeasured(call, on, wishes)
+	if name = unmeasured(call, on, wishes); wishes.Among == nil {
+		return name, Ruled
+	}
+	rules := *wishes
+	if rules.Among = nil; unmeasured(call, on, &rules) == name {
+		return name, Ruled
+	}
+	return name, Predicted
+}
+
+// Why says what has decided on an algorithm.
+type Why uint8
+
+// What decides, from what takes precedence to what is left.
+const (
+	Wished    Why = iota // Wishes.Override
+	InTable              // a row of Wishes.Table
+	Measured             // a row of the library's table
+	Predicted            // Wishes.Among, against the rules
+	Ruled                // the rules
+)
+
+func (w Why) String() string {
+	return [...]string{"GOCCL_ALGO", "GOCCL_TUNE", "measured", "predicted", "rule"}[w]
 }
 
 // Rows calls use with each row that a group may use, in the order in which rows are tried.
@@ -169,8 +198,8 @@ func overAll(call Call, on *topo.Group, wishes *Wishes) string {
 		return "direct"
 	}
 	name := usual(call, ranks)
-	if len(on.Hosts()) < ranks {
-		return name
+	if len(on.Hosts()) < ranks || on.Has("rdma") {
+		return name // adapters send long messages in place, and nobody has measured them
 	}
 	if call.Coll == dtype.Broadcast && call.Bytes > longBroadcast {
 		name = "double_binary_tree"
@@ -284,7 +313,11 @@ func betweenHosts(call Call, on *topo.Group, wishes *Wishes) string {
 func amongHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	hosts := len(on.Hosts())
 	call.Bytes = call.Bytes / int64(on.Size()) * int64(hosts)
-	return wishes.among(call, hosts, overMessages(call, hosts))
+	name := overMessages(call, hosts)
+	if on.Has("rdma") {
+		return name
+	}
+	return wishes.among(call, hosts, name)
 }
 
 // What a device is taken to cost, if nobody has measured it.

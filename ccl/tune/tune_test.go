@@ -152,6 +152,20 @@ func TestAmong(t *testing.T) {
 		require.Equal(t, test.want, got)
 		require.Equal(t, test.asked, asked)
 	}
+	why := func(coll dtype.Collective, ranks, hosts int) Why {
+		_, why := Explain(Call{coll, large}, topo.Spread(ranks, hosts), &wishes)
+		return why
+	}
+	require.Equal(t, Predicted, why(dtype.AllReduce, 4, 4))
+	require.Equal(t, Ruled, why(dtype.Reduce, 4, 4), "the rules say the same")
+	require.Equal(t, Ruled, why(dtype.AllReduce, 8, 1))
+	wishes.Override = map[dtype.Collective]string{dtype.AllReduce: "naive"}
+	require.Equal(t, Wished, why(dtype.AllReduce, 4, 4))
+	wishes.Override = nil
+	wishes.Table, _ = NewTable([]Row{{Coll: dtype.AllReduce, First: 2, Last: 9, Hosts: Hosts{First: 1, Last: 9},
+		Bytes: AnySize, Algorithm: "naive"}})
+	require.Equal(t, InTable, why(dtype.AllReduce, 4, 4))
+	wishes.Table = nil
 	wishes.Determinism = 4
 	asked = nil
 	require.Equal(t, "two_shot", Choose(Call{dtype.AllReduce, large}, topo.Spread(4, 4), &wishes))

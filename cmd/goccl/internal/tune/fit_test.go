@@ -2,6 +2,7 @@ package tune
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,41 @@ func TestWrongCosts(t *testing.T) {
 	require.ErrorContains(t, err, "no such file")
 	_, err = run(t, "check", "--from", file)
 	require.ErrorContains(t, err, "row 1: ")
+}
+
+// What a group uses, and why: by a wish, a row, a prediction or a rule.
+func TestExplain(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no costs of this machine
+	out, err := run(t, strings.Fields("explain --ranks 4 --hosts 4 --size 64K --op broadcast,barrier")...)
+	require.NoError(t, err)
+	require.Contains(t, out, "costs of the network: nobody has measured them (goccl tune fit); the usual ones\n")
+	require.Regexp(t, `(?m)^broadcast +65536 +binomial +rule +\d+\.\d +\w+ +\d\.\d\d ×$`, out)
+	require.Regexp(t, `(?m)^barrier +0 +dissemination +rule `, out)
+
+	file := filepath.Join(t.TempDir(), "costs.json")
+	slow := &cost.File{Format: cost.Format, Network: &cost.Part{Of: "a test"}, Costs: *cost.Usual()}
+	slow.Costs.Network.Bandwidth = 125e6
+	require.NoError(t, writeCosts(file, slow))
+	t.Setenv("GOCCL_ALGO", "all_gather=bruck")
+	out, err = run(t, strings.Fields("explain --json --ranks 4 --hosts 4 --size 64K --op broadcast,all_gather --costs "+file)...)
+	require.NoError(t, err)
+	var rows []explained
+	for decoder := json.NewDecoder(strings.NewReader(out)); decoder.More(); {
+		var r explained
+		require.NoError(t, decoder.Decode(&r))
+		rows = append(rows, r)
+	}
+	require.Len(t, rows, 2)
+	require.Equal(t, []string{"double_binary_tree", "predicted"}, []string{rows[0].Algorithm, rows[0].Why})
+	require.Equal(t, []string{"bruck", "GOCCL_ALGO"}, []string{rows[1].Algorithm, rows[1].Why})
+	require.Positive(t, rows[1].Predicted)
+	require.Positive(t, rows[1].NextTime)
+
+	out, err = run(t, strings.Fields("explain --ranks 2 --size 1M --op all_reduce")...)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^all_reduce +1048576 +two_shot_window +(measured|rule) `, out)
+	_, err = run(t, strings.Fields("explain --ranks 2 --hosts 3")...)
+	require.ErrorContains(t, err, "--hosts 3: more than --ranks 2")
 }
 
 func TestTuneRefuses(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return cli.Group("tune", "measure what calls cost, and which algorithm is fastest where", fit(), check(), measure(),
+	return cli.Group("tune", "measure what calls cost, and which algorithm is fastest where", fit(), check(), measure(), explain(),
 		cli.Internal(ranks.Process, func(args []string, _ io.Writer) error { return ranks.Play(args, compareAll) }))
 }
 
