@@ -159,7 +159,7 @@ func checkFit(t *testing.T, text, file string) cost.Table {
 
 // longRun measures for much longer than the tests that interrupt it take. long distinguishes its
 // ranks.
-var longRun = strings.Fields("--force --size 1K,256M --repeat 5")
+var longRun = strings.Fields("--force --size 1K,256M --repeat 5 --output /tmp/never")
 
 const (
 	long = `"Sizes":[1024,268435456]`
