@@ -29,7 +29,8 @@ const (
 // them. Any goroutine may use it.
 type Chooser struct {
 	costs    cost.Table
-	channels int // that links have for the messages of plans
+	channels int  // that links have for the messages of plans
+	wrong    bool // no network costs that
 
 	mu    sync.Mutex
 	among map[int]*Predictor // by ranks; nil where it cannot predict
@@ -44,9 +45,13 @@ type question struct {
 }
 
 // NewChooser returns a Chooser for a network. All ranks that give the same network choose alike.
+// Another rank may have said what it costs: where that cannot be, the Chooser predicts nothing, and
+// it cuts messages as this library does.
 func NewChooser(network *cost.Path, channels int) *Chooser {
 	c := &Chooser{costs: *cost.Usual(), channels: channels, among: map[int]*Predictor{}, names: map[question]string{}}
 	c.costs.Network = *network
+	c.costs.Network.TCP()
+	c.wrong = c.costs.Validate() != nil
 	return c
 }
 
@@ -58,7 +63,7 @@ func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
 	default:
 		return usual // a rank does not know the size, or there is none
 	}
-	if ranks < 2 || ranks > mostRanks || call.Bytes <= 0 {
+	if ranks < 2 || ranks > mostRanks || call.Bytes <= 0 || c.wrong {
 		return usual
 	}
 	class := int(math.Round(math.Log2(float64(min(call.Bytes, mostBytes)))))

@@ -2,6 +2,7 @@ package predicted
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +81,33 @@ func TestAllChooseAlike(t *testing.T) {
 	group.Wait()
 	for _, other := range chosen[1:] {
 		require.Equal(t, chosen[0], other)
+	}
+}
+
+// What another rank says of the network is bounded: no value makes this rank simulate for long, or
+// fail.
+func TestStrangeNetworks(t *testing.T) {
+	for _, change := range []func(p *cost.Path){
+		func(p *cost.Path) { p.Fragment, p.Credit = 1, 1 },
+		func(p *cost.Path) { p.Fragment, p.Credit = -1, -1 },
+		func(p *cost.Path) { p.Bandwidth = 0 },
+		func(p *cost.Path) { p.Bandwidth = math.Inf(1) },
+		func(p *cost.Path) { p.Bandwidth = 1e-300 },
+		func(p *cost.Path) { p.Bandwidth = 1 },
+		func(p *cost.Path) { p.Latency = -1 },
+		func(p *cost.Path) { p.Latency = 1e300 },
+		func(p *cost.Path) { p.Latency = 60 },
+		func(p *cost.Path) { p.Send.Each = -1e-6 },
+		func(p *cost.Path) { p.Receive.Byte = math.NaN() },
+		func(p *cost.Path) { p.Burst = 1e30 },
+		func(p *cost.Path) { *p = cost.Path{} },
+	} {
+		network := gigabit()
+		change(network)
+		begun := time.Now()
+		name := NewChooser(network, 4).Choose(tune.Call{Coll: dtype.AllReduce, Bytes: 1 << 20}, 8, "ring")
+		require.NotEmpty(t, name)
+		require.Less(t, time.Since(begun), 20*time.Second, "%+v", network)
 	}
 }
 
