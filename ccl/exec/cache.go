@@ -91,7 +91,7 @@ func (s *programs) compile(
 
 // chooseKernels chooses the kernels of a call.
 func (s *programs) chooseKernels(p *compiled, call *Call) {
-	p.streams = s.lastLevel > 0 && touched(call, s.room.Rank) >= s.lastLevel
+	p.streams = streams(touched(call, s.room.Rank), s.lastLevel, call.Coll.Reduces(), kernel.Claims())
 	if !call.Coll.Reduces() {
 		return
 	}

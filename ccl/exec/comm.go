@@ -57,6 +57,7 @@ type Options struct {
 	Progress *Progress
 	Timeout  time.Duration // of calls that set none; 0 for none
 	FastBF16 bool          // use the kernels of kernel.Fast
+	Rotates  bool          // program.Room.Rotates
 	Pinner   mem.Pinner    // gets access to intermediate memory, which links then send in place; nil for none
 	Arena    *mem.Arena    // registered memory of this process, which links lend to the peers; nil for none
 	Cache    topo.Cache    // the last-level cache of this machine; zero if unknown
@@ -131,7 +132,7 @@ func New(opts Options) (*Comm, error) {
 	c.run.programs = programs{planner: opts.Planner, fastBF16: opts.FastBF16, lastLevel: cacheShare(&opts),
 		room: c.run.windows.Room(), lows: map[planKey]*program.Lowered{}}
 	room := &c.run.programs.room
-	room.Rank, room.Ranks, room.Channels = c.rank, c.size, opts.Channels
+	room.Rank, room.Ranks, room.Channels, room.Rotates = c.rank, c.size, opts.Channels, opts.Rotates
 	between := make([]transport.Channel, size)
 	for peer, link := range opts.Links {
 		if link != nil {

@@ -164,7 +164,7 @@ func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 	c, err := exec.New(exec.Options{
 		Name: "test", Control: m.control, Group: m.on, WarnAfter: after, Warn: m.warn,
 		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner, Keyed: m.keyed,
-		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute,
+		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute, Rotates: true,
 		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},
 	})
 	require.NoError(t, err)

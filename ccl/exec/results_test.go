@@ -31,6 +31,16 @@ func TestCacheShare(t *testing.T) {
 	}
 }
 
+func TestStreams(t *testing.T) {
+	require.False(t, streams(1<<30, 0, false, false))
+	require.False(t, streams(1<<20, 32<<20, false, true))
+	require.False(t, streams(16<<20, 32<<20, false, false))
+	require.True(t, streams(16<<20, 32<<20, false, true))
+	require.False(t, streams(16<<20, 32<<20, true, true))
+	require.True(t, streams(32<<20, 32<<20, true, false))
+	require.True(t, streams(16<<20, 0, false, true))
+}
+
 func TestTouched(t *testing.T) {
 	memory := make([]byte, 1<<10)
 	at := func(i int) Block { return Block{Ptr: unsafe.Pointer(&memory[i]), Count: 8} }

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/ccl/exec/links"
 	"github.com/goccl/goccl/ccl/exec/window"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/program"
 	"github.com/goccl/goccl/internal/mem"
@@ -89,7 +90,7 @@ func (f *frame) begin(p *compiled, seq uint64, before fingerprint.History, begun
 	f.fingerprint[0] = p.fingerprint[0] | uint64(uint32(seq))
 	f.fingerprint[1] = p.fingerprint[1]
 	f.fingerprint[2] = p.fingerprint[2] ^ uint64(before.Hash())<<48
-	f.shift = p.Shift[begun%plan.WindowRecords]
+	f.shift = p.ShiftIn(begun)
 	f.dynamic = p.readsUnannounced
 	f.lanes = f.lanes[:1]
 	f.lanes[0].at = 0 // the other fields are for messages; prepare clears them
@@ -265,7 +266,7 @@ func (r *runner) runLane(
 ) (status, error) {
 	win := &r.windows
 	turn := win.Turn()
-	shift, unrung := p.Shift[turn], f.unrung
+	shift, unrung := f.shift, f.unrung
 loop:
 	for ; i < uint(len(steps)); i++ {
 		b := &steps[i]
@@ -284,6 +285,9 @@ loop:
 				}
 			}
 			n.Publish(win.Word(b.Nth))
+			if b.First && p.Step > 0 && kernel.Claims() {
+				r.claimNext(p)
+			}
 			if unrung = true; b.Rings {
 				unrung = false
 				r.ring()
@@ -529,7 +533,7 @@ func (r *runner) locatePeer(f *frame, o *program.Operand, bytes int) (address, e
 	if inline > 0 {
 		return address(&n.Inline[i*inline]), nil
 	}
-	return plus(r.windows.SlotOf(peer), i*f.prog.Cell), nil
+	return plus(r.windows.SlotOf(peer), i*f.prog.Cell+f.prog.Moved(r.windows.Begun)), nil
 }
 
 // planChannel returns the channel for the messages of a step.

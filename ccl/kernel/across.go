@@ -25,6 +25,14 @@ const (
 // the two holds depends on where threads run, and virtual cores move: so copies are timed.
 func CopyAcross(dst, src []byte) int { return apart.copy(dst, src) }
 
+// copyNear is CopyAcross where the cores share a cache.
+func copyNear(dst, src []byte) int {
+	if claims {
+		return copyClaiming(dst, src)
+	}
+	return Copy(dst, src)
+}
+
 // apart is what this process has learned of the cores that it shares memory with.
 var apart distance
 
@@ -36,23 +44,23 @@ type distance struct {
 func (d *distance) copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if n < acrossLeast || !streamsCopies {
-		return Copy(dst, src)
+		return copyNear(dst, src)
 	}
 	far, turn := d.slow.Load() >= sureFar, d.copies.Add(1)
 	if turn%nearEvery != 0 || far && turn%farEvery != 0 {
 		if far {
 			return past(dst[:n], src)
 		}
-		return Copy(dst, src)
+		return copyNear(dst, src)
 	}
 	timed := min(n, probeBytes)
 	begun := now()
-	Copy(dst[:timed], src)
+	copyNear(dst[:timed], src)
 	d.observe(now()-begun, timed)
 	if far {
 		return timed + past(dst[timed:n], src[timed:])
 	}
-	return timed + Copy(dst[timed:n], src[timed:])
+	return timed + copyNear(dst[timed:n], src[timed:])
 }
 
 var start = time.Now()

@@ -37,6 +37,8 @@ type Layout struct {
 	Inline      int                     // bytes of a chunk in this rank's record; 0 if its chunks are in the slot
 	Depth       uint64                  // operations that may be in flight at the same time
 	Shift       [plan.WindowRecords]int // by turn: distance of chunks of windows from their places in the first turn
+	Step        int                     // by which chunks of a slot move on with each of its turns
+	turns       uint64                  // of a slot, after which they are where they began, less one
 	reach       int                     // elements of each block in one piece; 0 for all
 }
 
@@ -86,6 +88,40 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 			l.Shift[turn] = turn % plan.WindowSlots * room.Slot
 		}
 	}
+	if room.Rotates && l.Inline == 0 && !room.Enqueued && call.Coll.LengthsKnown() && !low.Announces && !low.Counts {
+		l.rotate(longest, size, low.Split)
+	}
+}
+
+// mostPlaces is the most places in a cell at which a chunk lies in turn. The readers' nearest cache
+// must not hold all of them: with eight, an all_gather of 16 KiB on two ranks took a tenth less
+// time than with four (Intel Sapphire Rapids, 2026-11).
+const mostPlaces = 8
+
+// rotate has chunks move on by their length from one turn of a slot to the next, if they are so
+// short that a cell has some such places. All ranks know the longest block, so all lay out their
+// windows alike.
+func (l *Layout) rotate(longest, size, split int) {
+	if l.reach > 0 {
+		longest = min(longest, l.reach)
+	}
+	step := max(((longest+split-1)/split*size+mem.Align-1)&^(mem.Align-1), mem.Align)
+	for places := mostPlaces; places > 1; places /= 2 {
+		if step*places <= l.Cell {
+			l.Step, l.turns = step, uint64(places-1)
+			return
+		}
+	}
+}
+
+// Moved returns how far chunks of a slot have moved on in the given operation.
+func (l *Layout) Moved(operation uint64) int {
+	return int(operation/plan.WindowSlots&l.turns) * l.Step
+}
+
+// ShiftIn returns the distance of chunks of windows from their places in operation 0.
+func (l *Layout) ShiftIn(operation uint64) int {
+	return l.Shift[operation%plan.WindowRecords] + l.Moved(operation)
 }
 
 // LastOf returns the number of the last piece of an operation whose longest block has that many

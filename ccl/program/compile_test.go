@@ -18,7 +18,7 @@ import (
 // rooms returns what a group offers to each of its ranks, with windows of the given slots (0:
 // none).
 func rooms(ranks, slot int) []program.Room {
-	room := program.Room{Ranks: ranks, Channels: 2, Slot: slot, RecordBytes: 1 << 10, Exposes: slot > 0}
+	room := program.Room{Ranks: ranks, Channels: 2, Slot: slot, RecordBytes: 1 << 10, Exposes: slot > 0, Rotates: true}
 	for range ranks {
 		if memory := make([]byte, program.InlineBytes+2*slot); slot > 0 {
 			room.Windows = append(room.Windows, program.Window{
@@ -56,7 +56,7 @@ func callOf(spec plan.Spec, rank, n int) (*program.Call, *program.Lengths) {
 func TestCompile(t *testing.T) {
 	const ranks = 4
 	all, _ := algotest.Subjects(ranks)
-	pieces := map[bool]int{}
+	pieces, moving := map[bool]int{}, false
 	scratch := make([]program.Program, ranks) // by rank: as an executor has it, which compiles one plan after another
 	for _, s := range all {
 		spec := plan.Spec{Coll: s.Coll, Ranks: ranks, Shape: s.Shape}
@@ -69,7 +69,7 @@ func TestCompile(t *testing.T) {
 			if slot == 0 && s.Gets {
 				continue
 			}
-			last := map[int]int{} // by length
+			last, step := map[int]int{}, map[int]int{} // by length
 			for rank, room := range rooms(ranks, slot) {
 				low, err := program.Lower(p, &room)
 				require.NoError(t, err)
@@ -92,13 +92,16 @@ func TestCompile(t *testing.T) {
 					}
 					checkIntervals(t, what, call, have)
 					if _, known := last[n]; !known {
-						last[n] = kept.Last
+						last[n], step[n] = kept.Last, kept.Step
 					}
+					require.Equal(t, step[n], kept.Step, "%s: the ranks do not agree on the places", what)
+					moving = moving || step[n] > 0
 					require.Equal(t, last[n], kept.Last, "%s: the ranks do not agree on the pieces", what)
 				}
 			}
 		}
 	}
+	require.True(t, moving)
 	t.Logf("%d programs of first pieces, %d of later ones", pieces[false], pieces[true])
 	require.NotZero(t, pieces[true])
 }
@@ -122,7 +125,10 @@ func checkChunks(t *testing.T, what string, p *program.Program, room *program.Ro
 				require.LessOrEqual(t, c.Off+c.Bytes, program.InlineBytes, what)
 			case plan.Buffer(buf) == plan.Win && p.Low.Slots:
 				require.Equal(t, room.Windows[room.Rank].Slots, c.At, what)
-				require.LessOrEqual(t, c.Bytes, p.Cell, what)
+				require.LessOrEqual(t, c.Bytes+p.Moved(15), p.Cell, what)
+				if p.Step > 0 {
+					require.LessOrEqual(t, c.Bytes, p.Step, what)
+				}
 				require.LessOrEqual(t, (i+1)*p.Cell, room.Slot, what)
 				require.Equal(t, i*p.Cell, c.Off, what)
 			default:

@@ -30,6 +30,9 @@ type Room struct {
 	// Piece is how many bytes of a slot a piece fills at least; the longer a call, the more, up to
 	// the slot. 0: always the slot.
 	Piece int
+	// Rotates means that short chunks lie in another part of their slot whenever its turn has come,
+	// because that pays on the processors of all ranks.
+	Rotates bool
 }
 
 // Window holds the addresses of the chunks of one rank's window in the first turn.

@@ -15,12 +15,13 @@ type Rank struct {
 	Size    int    `json:"size"` // of the group
 	Host    string `json:"host"` // its name, for messages
 	Place   Place  `json:"place"`
-	Process string `json:"node"`           // tells processes apart: random
-	Pid     int    `json:"pid"`            // for messages
-	Cores   string `json:"cores"`          // where it may run, as park.CPUSet prints it
-	Usable  int    `json:"usable"`         // how many of them at the same time
-	Slot    int    `json:"slot"`           // bytes of a slot of a window, as much as it can give
-	BF16    bool   `json:"bf16,omitempty"` // GOCCL_FAST_BF16 is set and its processor supports it
+	Process string `json:"node"`             // tells processes apart: random
+	Pid     int    `json:"pid"`              // for messages
+	Cores   string `json:"cores"`            // where it may run, as park.CPUSet prints it
+	Usable  int    `json:"usable"`           // how many of them at the same time
+	Slot    int    `json:"slot"`             // bytes of a slot of a window, as much as it can give
+	BF16    bool   `json:"bf16,omitempty"`   // GOCCL_FAST_BF16 is set and its processor supports it
+	Claims  bool   `json:"claims,omitempty"` // lines of shared memory are claimed (kernel.Claims)
 	// Network is what messages to other hosts cost, if that was measured.
 	Network *cost.Path `json:"network,omitempty"`
 	// Transports are the names of those that it has.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
 )
@@ -28,7 +29,7 @@ func (f *Fabric) join(s, o transport.Session) (*link, *link) {
 	a.other, b.other, a.shared, b.shared = b, a, o.Share, s.Share
 	memoryA, memoryB := alignedMemory(s.Channels*ring.ChannelBytes), alignedMemory(s.Channels*ring.ChannelBytes)
 	ends := ring.Ends{Own: memoryA, Peer: memoryB, OwnSlot: ring.SlotBytes, PeerSlot: ring.SlotBytes,
-		Pool: f.pool, PeerPool: f.block.Bytes(), Doorbell: f.doorbell, Broken: a.broken}
+		Pool: f.pool, PeerPool: f.block.Bytes(), Doorbell: f.doorbell, Claim: kernel.Claiming(), Broken: a.broken}
 	a.channels = ring.Open(s.Channels, ends)
 	ends.Own, ends.Peer, ends.Broken = memoryB, memoryA, b.broken
 	b.channels = ring.Open(s.Channels, ends)

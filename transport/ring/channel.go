@@ -16,6 +16,7 @@ type Ends struct {
 	Pool      *Pool             // of this process; if nil, only private slots are lent
 	PeerPool  []byte            // the memory of the peer's Pool; only read
 	Doorbell  *park.Doorbell    // of the peer's process
+	Claim     func(next []byte) // claims memory that this end fills next; nil where that does not pay
 	Broken    func(text string) // called when the peer's memory holds an impossible value
 }
 
@@ -27,13 +28,15 @@ type Channel struct {
 	back     *atomic.Uint64 // the peer's count of released fragments
 	pool     *Pool
 	doorbell *park.Doorbell
-	head     uint64           // number of the next fragment
-	tail     uint64           // number of the oldest fragment that is not known to be released
-	told     uint64           // the peer's count in the last fragment received
-	lent     []byte           // by the last Reserve; nil after Publish
-	kind     int              // memory kind of the last Reserve
-	slot     int32            // 1 + the leased slot that is being filled, 0 is none
-	used     int              // bytes of that slot taken by fragments, a multiple of 64
+	head     uint64 // number of the next fragment
+	tail     uint64 // number of the oldest fragment that is not known to be released
+	told     uint64 // the peer's count in the last fragment received
+	lent     []byte // by the last Reserve; nil after Publish
+	kind     int    // memory kind of the last Reserve
+	slot     int32  // 1 + the leased slot that is being filled, 0 is none
+	base     int    // where in that slot the series begins, a multiple of 64
+	used     int    // where its next fragment goes, a multiple of 64
+	claim    func([]byte)
 	leases   int              // slots of the pool not known to be released, including that one
 	slotOf   [Depth]filled    // the slot whose last fragment this is; slots count from 1, 0 is none
 	idle     [MaxSpare]filled // slots that came back, the last one lent first; a scan may take them away
@@ -60,6 +63,7 @@ type Channel struct {
 // filled is a slot that holds sent fragments.
 type filled struct {
 	slot  int32 // counted from 1
+	end   int32 // where the series in it ended; the next one begins there if there is a claim, else at 0
 	state uint64
 }
 
@@ -74,6 +78,7 @@ func Open(channels int, e Ends) []Channel {
 		c.in, c.theirs = areaAt(e.Peer, i, e.PeerSlot), e.PeerSlot
 		c.back, c.released = &c.in.released, &c.out.released
 		c.pool, c.peerPool, c.doorbell, c.broken = e.Pool, e.PeerPool, e.Doorbell, e.Broken
+		c.claim = e.Claim
 	}
 	return all
 }
@@ -88,7 +93,11 @@ func (c *Channel) Reserve(n int) []byte {
 		n = LeaseBytes
 	}
 	if n > LeaseBytes-c.used {
-		c.fill()
+		if c.used > c.base {
+			c.fill()
+		} else {
+			c.base, c.used = 0, 0
+		}
 	}
 	if n > c.most && c.slot == 0 && c.idles == 0 || c.head-c.tail == Depth {
 		// Large slots are reclaimed early, so that the next ones lent are those still in the
@@ -109,8 +118,11 @@ func (c *Channel) Reserve(n int) []byte {
 			if c.leases == MaxLeases {
 				return nil
 			}
-			if slot := c.takeSlot(); slot >= 0 {
-				c.slot, c.used = slot+1, 0
+			if slot, at := c.takeSlot(); slot >= 0 {
+				if n > LeaseBytes-at {
+					at = 0
+				}
+				c.slot, c.base, c.used = slot+1, at, at
 				c.leases++
 			}
 		}
@@ -121,34 +133,38 @@ func (c *Channel) Reserve(n int) []byte {
 		c.kind, c.lent = inPool, c.pool.slot(c.slot - 1)[c.used:c.used+n:c.used+n]
 		return c.lent
 	}
-	if c.slot != 0 && c.used == 0 {
+	if c.slot != 0 && c.used == c.base {
 		c.dropLease()
 	}
 	return c.lent
 }
 
-// takeSlot returns a slot to be filled, preferably one that came back, or -1.
-func (c *Channel) takeSlot() int32 {
+// takeSlot returns a slot to be filled, preferably one that came back, and where in it the series
+// begins; or -1.
+func (c *Channel) takeSlot() (slot int32, at int) {
 	for c.idles > 0 {
 		c.idles--
 		if s := c.idle[c.idles]; c.pool.retake(s.slot-1, s.state) {
-			return s.slot - 1
+			return s.slot - 1, int(s.end)
 		}
 	}
-	return c.pool.take(c)
+	return c.pool.take(c), 0
 }
 
 // dropLease gives back a reserved slot to which nothing was committed.
 func (c *Channel) dropLease() {
 	c.pool.drop(c.slot - 1)
-	c.slot = 0
+	c.slot, c.base, c.used = 0, 0, 0
 	c.leases--
 }
 
 // fill closes the slot that is being filled to further fragments. It holds at least one.
 func (c *Channel) fill() {
-	last := filled{c.slot, c.pool.commit(c.slot-1, uint32(c.head-1))}
-	c.slot, c.used = 0, 0
+	last := filled{slot: c.slot, state: c.pool.commit(c.slot-1, uint32(c.head-1))}
+	if c.claim != nil {
+		last.end = int32(c.used)
+	}
+	c.slot, c.base, c.used = 0, 0, 0
 	if c.tail == c.head { // all of them have come back meanwhile
 		c.returned(last)
 	} else {
@@ -232,11 +248,31 @@ func (c *Channel) Flush() {
 		return
 	}
 	c.quiet = false
-	if c.used != 0 && c.lent == nil {
+	var next []byte
+	if c.used > c.base && c.lent == nil {
+		if c.claim != nil {
+			next = c.after()
+		}
 		c.fill()
 	}
 	c.fence.Pass()
 	c.doorbell.Ring()
+	if next != nil {
+		c.claim(next)
+	}
+}
+
+// after returns where a series like the one that ends will lie if it is the next one, nil if this
+// one overlaps it: the peer reads it now.
+func (c *Channel) after() []byte {
+	n, at := c.used-c.base, c.used
+	if n > LeaseBytes-at {
+		at = 0
+	}
+	if at < c.used && at+n > c.base {
+		return nil
+	}
+	return c.pool.slot(c.slot - 1)[at : at+n]
 }
 
 // Peek is Look with a copy of the Meta.
@@ -313,7 +349,7 @@ func (c *Channel) fail(text string) {
 // the peer no longer reads them, Forget must not be called and the peer's memory must stay mapped.
 func (c *Channel) Close() (unread int) {
 	c.Flush() // nothing ends the series any more
-	if c.slot != 0 && c.used == 0 {
+	if c.slot != 0 && c.used == c.base {
 		c.dropLease()
 	} else if c.slot != 0 { // the channel is broken, or space was lent during a series
 		c.fill()

@@ -40,9 +40,9 @@ func newLinkOf(t testing.TB, channels, slots, slotA, slotB int) (a, b *end, pool
 		memoryOf(t, max(slots, 1)*LeaseBytes)[:slots*LeaseBytes]
 	pools = [2]*Pool{NewPool(poolA), NewPool(poolB)}
 	doorbell := park.NewDoorbell()
-	a.channels = Open(channels, Ends{a.memory, b.memory, slotA, slotB, pools[0], poolB, doorbell,
+	a.channels = Open(channels, Ends{a.memory, b.memory, slotA, slotB, pools[0], poolB, doorbell, nil,
 		func(s string) { a.damage = append(a.damage, s) }})
-	b.channels = Open(channels, Ends{b.memory, a.memory, slotB, slotA, pools[1], poolA, doorbell,
+	b.channels = Open(channels, Ends{b.memory, a.memory, slotB, slotA, pools[1], poolA, doorbell, nil,
 		func(s string) { b.damage = append(b.damage, s) }})
 	return a, b, pools
 }
@@ -136,11 +136,61 @@ func TestSeriesShareSlots(t *testing.T) {
 	require.Equal(t, 2, pools[0].Free())
 }
 
+// TestSeriesMoveOn checks that an end that claims memory begins a series where the one before has
+// ended, and claims where the next one will be while the peer does not read there.
+func TestSeriesMoveOn(t *testing.T) {
+	a, b, pools := newLink(t, 1, 2)
+	s, r := &a.channels[0], &b.channels[0]
+	place := func(p []byte) int {
+		return int(uintptr(unsafe.Pointer(&p[0])) - uintptr(unsafe.Pointer(&pools[0].memory[0])))
+	}
+	var claimed []int // beginning and length of each claim
+	s.claim = func(next []byte) { claimed = append(claimed, place(next), len(next)) }
+	exchange := func(n int) (at int) {
+		lent := s.Reserve(n)
+		require.Len(t, lent, n)
+		at = place(lent)
+		s.Commit(n, &someMeta)
+		consume(t, r)
+		commit(t, r, 100, 100) // it carries the count of fragments given back
+		consume(t, s)
+		return at
+	}
+	first := exchange(30_000)
+	require.Equal(t, []int{first + 30_016, 30_016}, claimed)
+	for i := range 6 { // four of these fill the slot
+		require.Equal(t, first+(i+1)%4*30_016, exchange(30_000))
+	}
+	require.Equal(t, first+90_048, exchange(40_000))
+	require.Equal(t, []int{first, 40_000 &^ 63}, claimed[len(claimed)-2:])
+	claimed = nil
+	require.Equal(t, first, exchange(100_000))
+	require.Empty(t, claimed, "the next one would begin where this one is")
+	require.Equal(t, first, exchange(LeaseBytes))
+	require.Equal(t, first, exchange(LeaseBytes))
+	require.Empty(t, claimed)
+
+	require.Equal(t, first, place(s.Reserve(30_000)))
+	require.Len(t, s.Reserve(100), 100) // the slot goes back
+	s.Commit(100, &someMeta)
+	consume(t, r)
+	require.Zero(t, s.Close())
+	require.Equal(t, 2, pools[0].Free())
+}
+
 // TestSeriesAtRandom sends series of fragments of all sizes in both directions, and finds every
-// byte where it should be and all slots at the end.
+// byte where it should be and all slots at the end. One end claims memory: nothing that the peer
+// has yet to read.
 func TestSeriesAtRandom(t *testing.T) {
 	a, b, pools := newLink(t, 1, 3)
 	ends := [2]*Channel{&a.channels[0], &b.channels[0]}
+	claims := 0
+	ends[0].claim = func(next []byte) {
+		claims++
+		for i := range next {
+			next[i] = 0xee // as nothing but a claim may: it would spoil what is unread
+		}
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	var sent [2][][]byte
 	for range 20_000 {
@@ -172,6 +222,7 @@ func TestSeriesAtRandom(t *testing.T) {
 			c.Flush()
 		}
 	}
+	require.Greater(t, claims, 100)
 	require.Empty(t, a.damage)
 	require.Empty(t, b.damage)
 	for side, c := range ends {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/internal/mem"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ring"
@@ -39,7 +40,7 @@ func (p *process) newLink(w *opening, a *arrival, peer, window *mem.Segment) *li
 		own: w.ring, peer: peer, window: window, opening: w}
 	l.channels = ring.Open(w.session.Channels, ring.Ends{Own: l.own.Bytes(), Peer: peer.Bytes(),
 		OwnSlot: w.slot, PeerSlot: int(a.Slot), Pool: p.fabric.pool, PeerPool: p.pool.Bytes(),
-		Doorbell: p.doorbell, Broken: l.broken})
+		Doorbell: p.doorbell, Claim: kernel.Claiming(), Broken: l.broken})
 	p.refs++
 	p.links[a.Serial] = l
 	return l
