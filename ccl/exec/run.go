@@ -285,7 +285,7 @@ loop:
 				}
 			}
 			n.Publish(win.Word(b.Nth))
-			if b.First && p.Step > 0 && kernel.Claims() {
+			if b.First && p.Step > 0 && kernel.Claims() && !park.Shares() {
 				r.claimNext(p)
 			}
 			if unrung = true; b.Rings {

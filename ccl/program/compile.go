@@ -89,28 +89,33 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 		}
 	}
 	if room.Rotates && l.Inline == 0 && !room.Enqueued && call.Coll.LengthsKnown() && !low.Announces && !low.Counts {
-		l.rotate(longest, size, low.Split)
+		l.rotate(longest, size, low)
 	}
 }
 
-// mostPlaces is the most places in a cell at which a chunk lies in turn. The readers' nearest cache
-// must not hold all of them: with eight, an all_gather of 16 KiB on two ranks took a tenth less
-// time than with four (Intel Sapphire Rapids, 2026-11).
-const mostPlaces = 8
+// Short chunks lie in turn at several places of their cell, since the readers' nearest cache must
+// not hold all of them. A line should be written again when turnBytes of the window have been, with
+// mostPlaces at most: with eight places, an all_gather of 16 KiB on two ranks took a tenth less
+// time than with four. With as many places longer chunks would leave the writer's own cache: four
+// ranks took a tenth longer for a reduce_scatter of 256 KiB (Intel Sapphire Rapids, 2026-11).
+const (
+	mostPlaces = 8
+	turnBytes  = 256 << 10
+)
 
-// rotate has chunks move on by their length from one turn of a slot to the next, if they are so
-// short that a cell has some such places. All ranks know the longest block, so all lay out their
-// windows alike.
-func (l *Layout) rotate(longest, size, split int) {
+// rotate has chunks move on by their length from one turn of a slot to the next, if they are short.
+// All ranks know the longest block, so all lay out their windows alike.
+func (l *Layout) rotate(longest, size int, low *Lowered) {
 	if l.reach > 0 {
 		longest = min(longest, l.reach)
 	}
-	step := max(((longest+split-1)/split*size+mem.Align-1)&^(mem.Align-1), mem.Align)
-	for places := mostPlaces; places > 1; places /= 2 {
-		if step*places <= l.Cell {
-			l.Step, l.turns = step, uint64(places-1)
-			return
-		}
+	step := max(((longest+low.Split-1)/low.Split*size+mem.Align-1)&^(mem.Align-1), mem.Align)
+	places := 1
+	for places < mostPlaces && places*step*low.Window*plan.WindowSlots < turnBytes && 2*places*step <= l.Cell {
+		places *= 2
+	}
+	if places > 1 {
+		l.Step, l.turns = step, uint64(places-1)
 	}
 }
 

@@ -57,6 +57,10 @@ func (x *sharing) presume(crowded bool) {
 // they have stopped.
 func (x *sharing) blindly() bool { return x.core.Load() < shared || x.patience.Load() != 0 }
 
+// Shares reports whether yields have shown lately that other threads need the core of this process.
+// Such a process waits little: it has no time that it could use for what is only useful later.
+func Shares() bool { return share.core.Load() >= shared }
+
 // yielded records a yield that was called at from and returned at to.
 func (x *sharing) yielded(from, to int64) {
 	took, bare := to-from, bareYield.Load()

@@ -37,6 +37,7 @@ type Channel struct {
 	base     int    // where in that slot the series begins, a multiple of 64
 	used     int    // where its next fragment goes, a multiple of 64
 	claim    func([]byte)
+	apart    int              // length of the last fragment if it is in a private slot
 	leases   int              // slots of the pool not known to be released, including that one
 	slotOf   [Depth]filled    // the slot whose last fragment this is; slots count from 1, 0 is none
 	idle     [MaxSpare]filled // slots that came back, the last one lent first; a scan may take them away
@@ -207,10 +208,10 @@ func (c *Channel) settle(released uint64) {
 	}
 }
 
-// Commit is Publish and Flush.
+// Commit is Publish and Flush for a fragment behind which others follow soon: nothing is claimed.
 func (c *Channel) Commit(n int, m *transport.Meta) {
 	c.Publish(n, m)
-	c.Flush()
+	c.flush()
 }
 
 // Publish sends the first n bytes of the space that the last Reserve lent. The peer may see them at
@@ -232,6 +233,8 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 		for i := range l.inline {
 			l.inline[i] = c.stage[i]
 		}
+	case inSlot:
+		c.apart = n
 	case inPool:
 		*l.place() = uint64(c.slot-1)*LeaseBytes + uint64(c.used) // published with the word
 		c.used += (n + 63) &^ 63
@@ -242,29 +245,48 @@ func (c *Channel) Publish(n int, m *transport.Meta) {
 }
 
 // Flush ends a series: it wakes the threads that sleep in the peer's process if anything was
-// published or consumed.
+// published or consumed. Then it claims the memory of the next series, unless ranks share this
+// core: such a rank has no idle time for that.
 func (c *Channel) Flush() {
-	if !c.quiet || c.closed {
-		return
-	}
-	c.quiet = false
 	var next []byte
-	if c.used > c.base && c.lent == nil {
-		if c.claim != nil {
-			next = c.after()
-		}
-		c.fill()
+	if c.claim != nil && !c.closed {
+		next = c.after()
 	}
-	c.fence.Pass()
-	c.doorbell.Ring()
-	if next != nil {
+	c.flush()
+	if next != nil && !park.Shares() {
 		c.claim(next)
 	}
 }
 
+func (c *Channel) flush() {
+	if !c.quiet || c.closed {
+		return
+	}
+	c.quiet = false
+	if c.used > c.base && c.lent == nil {
+		c.fill()
+	}
+	c.fence.Pass()
+	c.doorbell.Ring()
+}
+
+// leastClaim is the least length of a fragment whose like is claimed in a private slot: 1 and 2 KiB
+// there and back took 0.58 and 0.74 µs instead of 0.62 and 0.81 (Intel Sapphire Rapids, 2026-11).
+const leastClaim = 512
+
 // after returns where a series like the one that ends will lie if it is the next one, nil if this
-// one overlaps it: the peer reads it now.
+// one overlaps it, or an older one may: the peer reads them now.
 func (c *Channel) after() []byte {
+	last := c.apart
+	c.apart = 0
+	switch {
+	case c.lent != nil:
+		return nil
+	case c.used == c.base && last >= leastClaim && c.head-c.tail < Depth:
+		return c.out.slot(c.head%Depth, c.most)[:last]
+	case c.used == c.base:
+		return nil
+	}
 	n, at := c.used-c.base, c.used
 	if n > LeaseBytes-at {
 		at = 0

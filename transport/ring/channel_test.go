@@ -150,7 +150,8 @@ func TestSeriesMoveOn(t *testing.T) {
 		lent := s.Reserve(n)
 		require.Len(t, lent, n)
 		at = place(lent)
-		s.Commit(n, &someMeta)
+		s.Publish(n, &someMeta)
+		s.Flush()
 		consume(t, r)
 		commit(t, r, 100, 100) // it carries the count of fragments given back
 		consume(t, s)
