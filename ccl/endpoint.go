@@ -262,7 +262,7 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: j.links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
 		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
 		Timeout:  e.cfg.Timeout,
-		FastBF16: e.fastBF16(group), Rotates: rotates(group), Pinner: pinner(j.fabrics),
+		FastBF16: e.fastBF16(group), Rotates: group.Claims(), Pinner: pinner(j.fabrics),
 		Arena: e.node.arenaFor(j.window), Cache: e.node.cache,
 		Record: ringOf(e.cfg.Options.Recorder), CallerRecords: e.cfg.Device, Control: j.control, Group: group,
 		WarnAfter: max(e.cfg.Options.WarnAfter, 0),
@@ -325,17 +325,6 @@ func (e *Endpoint) fastBF16(group *topo.Group) bool {
 	for rank := range group.Size() {
 		if !group.Rank(rank).BF16 {
 			e.log("INFO", "GOCCL_FAST_BF16 has no effect: rank %d has no AVX512_BF16", rank)
-			return false
-		}
-	}
-	return true
-}
-
-// rotates reports whether short chunks of windows change their places: all ranks must have them at
-// the same ones.
-func rotates(group *topo.Group) bool {
-	for rank := range group.Size() {
-		if !group.Rank(rank).Claims {
 			return false
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // mostClaimed is the most bytes of a window that are claimed for the next operation. Up to 16 KiB
 // that saved up to a quarter of the time of operations on two ranks, with 64 KiB it cost as much
-// (Intel Sapphire Rapids, 2026-11).
+// (Intel Emerald Rapids, 2026-11).
 const mostClaimed = 16 << 10
 
 // claimNext claims the memory of this rank's window in which the chunks of the next operation lie,

@@ -9,7 +9,7 @@ import "unsafe"
 
 // claimMost is the most bytes that Claim claims: 64 KiB there and back took 4.7 instead of 5.9 µs
 // with the lines of the next message claimed, and messages of 256 KiB gained 5 % by as much (Intel
-// Sapphire Rapids, 2026-11).
+// Emerald Rapids, 2026-11).
 const claimMost = 64 << 10
 
 // Claims reports whether claiming pays on this processor. Memory through which cores exchange data

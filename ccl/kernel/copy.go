@@ -8,6 +8,12 @@ const (
 	cacheLine   = 64
 
 	claimLeast = 512 // below this, the runtime's copy
+
+	// From here on Copy claims, too: the lines of its destination are far, in the second cache at
+	// best. 256 KiB there and back took 17.4 instead of 18.9 µs, an all_gather of as much 17.5
+	// instead of 18.4 (Intel Emerald Rapids, 2026-11).
+	claimLong = 8 << 10
+
 	claimStep  = 256 // of the loop in assembly
 	claimAhead = 1024
 )
@@ -17,6 +23,9 @@ const (
 // read: see copy_amd64.go.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
+	if claims && n >= claimLong {
+		return copyClaiming(dst, src)
+	}
 	if !stringCopy || n < stringLeast {
 		return copy(dst, src)
 	}

@@ -97,7 +97,7 @@ func (l *Layout) cut(room *Room, low *Lowered, call *Call, lengths *Lengths, pie
 // not hold all of them. A line should be written again when turnBytes of the window have been, with
 // mostPlaces at most: with eight places, an all_gather of 16 KiB on two ranks took a tenth less
 // time than with four. With as many places longer chunks would leave the writer's own cache: four
-// ranks took a tenth longer for a reduce_scatter of 256 KiB (Intel Sapphire Rapids, 2026-11).
+// ranks took a tenth longer for a reduce_scatter of 256 KiB (Intel Emerald Rapids, 2026-11).
 const (
 	mostPlaces = 8
 	turnBytes  = 256 << 10

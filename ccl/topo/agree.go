@@ -31,7 +31,7 @@ func Agree(said []Rank) (*Group, error) {
 	if err := complete(ranks); err != nil {
 		return nil, err
 	}
-	g := &Group{ranks: ranks, host: make([]int, len(ranks)), cores: make([]string, len(ranks))}
+	g := &Group{ranks: ranks, host: make([]int, len(ranks)), cores: make([]string, len(ranks)), claims: true}
 	places := make([]park.Place, len(ranks))
 	index := map[string]int{}
 	for rank := range ranks {
@@ -44,6 +44,7 @@ func Agree(said []Rank) (*Group, error) {
 		}
 		g.host[rank], g.hosts[at] = at, append(g.hosts[at], rank)
 		g.cores[rank] = r.cores()
+		g.claims = g.claims && r.Claims
 		places[rank] = park.Place{Host: g.cores[rank], Cores: r.Cores, Usable: r.Usable}
 	}
 	g.oversubscribed = park.Oversubscribed(places)

@@ -23,6 +23,7 @@ type Group struct {
 	host           []int    // by rank: its host
 	cores          []string // by rank: names those that may share cores with it
 	oversubscribed bool
+	claims         bool
 	slot           int
 	network        *cost.Path // nil if a rank does not know it
 	devices        *Devices   // nil for none
@@ -126,6 +127,9 @@ func (g *Group) Sizes() string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// Claims reports whether all ranks claim lines of shared memory before they write them.
+func (g *Group) Claims() bool { return g.claims }
 
 // Oversubscribed reports whether, on any machine, ranks outnumber the cores that they share.
 func (g *Group) Oversubscribed() bool { return g.oversubscribed }

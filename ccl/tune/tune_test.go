@@ -20,6 +20,7 @@ type kind struct {
 	hosts   int // 0: each rank is one
 	slot    int
 	crowded bool // the ranks share one core
+	claims  bool
 }
 
 // of returns a group of that kind.
@@ -29,7 +30,7 @@ func (k kind) of(ranks int) *topo.Group {
 	}
 	said := make([]topo.Rank, ranks)
 	for rank := range said {
-		said[rank] = topo.Rank{Number: rank, Size: ranks, Transports: []string{"shm"},
+		said[rank] = topo.Rank{Number: rank, Size: ranks, Transports: []string{"shm"}, Claims: k.claims,
 			Place: topo.Place{Network: uint64(rank * k.hosts / ranks)}}
 		if k.crowded {
 			said[rank].Cores = "0"
@@ -45,6 +46,27 @@ func (k kind) of(ranks int) *topo.Group {
 // choose returns the choice for a group of a kind.
 func choose(coll dtype.Collective, ranks int, bytes int64, k kind, wishes Wishes) string {
 	return Choose(Call{coll, bytes}, k.of(ranks), &wishes)
+}
+
+// TestBroadcastOfClaiming checks where the choice depends on the processor.
+func TestBroadcastOfClaiming(t *testing.T) {
+	k := kind{hosts: 1, slot: 1 << 20, crowded: true, claims: true}
+	other, apart := k, k
+	other.claims, apart.crowded = false, false
+	for _, test := range []struct {
+		ranks int
+		bytes int64
+		kind  kind
+		want  string
+	}{
+		{4, 256 << 10, k, "window"}, {3, 64 << 10, k, "window"}, {4, 32 << 10, k, "flat"}, {4, 4 << 20, k, "window"},
+		{4, 256 << 10, other, "binomial"}, {4, 64 << 10, other, "flat"}, {2, 256 << 10, k, "binomial"},
+		{4, 256 << 10, apart, "binomial"},
+	} {
+		if got := choose(dtype.Broadcast, test.ranks, test.bytes, test.kind, Wishes{}); got != test.want {
+			t.Errorf("%d ranks, %d bytes, %+v: %s, want %s", test.ranks, test.bytes, test.kind, got, test.want)
+		}
+	}
 }
 
 // free returns the choice for calls that no row fits.

@@ -271,7 +271,7 @@ func (c *Channel) flush() {
 }
 
 // leastClaim is the least length of a fragment whose like is claimed in a private slot: 1 and 2 KiB
-// there and back took 0.58 and 0.74 µs instead of 0.62 and 0.81 (Intel Sapphire Rapids, 2026-11).
+// there and back took 0.58 and 0.74 µs instead of 0.62 and 0.81 (Intel Emerald Rapids, 2026-11).
 const leastClaim = 512
 
 // after returns where a series like the one that ends will lie if it is the next one, nil if this

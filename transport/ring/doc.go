@@ -22,7 +22,8 @@
 // Publish and Consume store one word each, which the peer may see at once; Flush passes a fence and
 // rings the doorbell, once for a series. The fragments of a series follow each other in one slot of
 // the pool, so that a long message occupies little of the caches and the next message reuses the
-// same memory.
+// same memory. Where claiming pays (Ends.Claim), the next message begins behind the last one, in
+// the same slot, and Flush claims its memory.
 //
 // # Trust
 //
