@@ -17,7 +17,7 @@ func cacheShare(opts *Options) int {
 // longCopies is how much memory operations that only copy touch when their results are stored past
 // the caches on processors where claiming pays. There the last-level cache is large, but slow to
 // write: an all_gather of 16 MiB on two ranks took 1.85 instead of 2.30 ms, one of 64 MiB 9.0
-// instead of 12.1, one of 4 MiB as long; an all_reduce took up to a quarter longer (Intel Sapphire
+// instead of 12.1, one of 4 MiB as long; an all_reduce took up to a quarter longer (Intel Emerald
 // Rapids with 2 MiB of cache for each core, 2026-11).
 const longCopies = 6 << 20
 
