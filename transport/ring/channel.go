@@ -28,15 +28,15 @@ type Channel struct {
 	back     *atomic.Uint64 // the peer's count of released fragments
 	pool     *Pool
 	doorbell *park.Doorbell
-	head     uint64 // number of the next fragment
-	tail     uint64 // number of the oldest fragment that is not known to be released
-	told     uint64 // the peer's count in the last fragment received
-	lent     []byte // by the last Reserve; nil after Publish
-	kind     int    // memory kind of the last Reserve
-	slot     int32  // 1 + the leased slot that is being filled, 0 is none
-	base     int    // where in that slot the series begins, a multiple of 64
-	used     int    // where its next fragment goes, a multiple of 64
-	claim    func([]byte)
+	head     uint64           // number of the next fragment
+	tail     uint64           // number of the oldest fragment that is not known to be released
+	told     uint64           // the peer's count in the last fragment received
+	lent     []byte           // by the last Reserve; nil after Publish
+	kind     int              // memory kind of the last Reserve
+	slot     int32            // 1 + the leased slot that is being filled, 0 is none
+	base     int              // where in that slot the series begins, a multiple of 64
+	used     int              // where its next fragment goes, a multiple of 64
+	claim    func([]byte)     // Ends.Claim
 	apart    int              // length of the last fragment if it is in a private slot
 	leases   int              // slots of the pool not known to be released, including that one
 	slotOf   [Depth]filled    // the slot whose last fragment this is; slots count from 1, 0 is none
