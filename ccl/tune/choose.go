@@ -139,7 +139,7 @@ func Explain(call Call, on *topo.Group, wishes *Wishes) (name string, why Why) {
 		return name, InTable
 	}
 	if fewOfClaiming(call, on) {
-		return "window"
+		return "window", Measured
 	}
 	if name := defaultTable.choose(call, on, wishes); name != "" {
 		return name, Measured
