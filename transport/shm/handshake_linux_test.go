@@ -227,7 +227,9 @@ func TestWhoRefusesFailsToo(t *testing.T) {
 	if bytes.Compare(a.self.ID[:], b.self.ID[:]) < 0 { // a dials
 		a, b = b, a
 	}
+	a.mu.Lock() // a peer may be welcomed already
 	a.options.PoolBytes = 1 << 60
+	a.mu.Unlock()
 	_, _, ea, eb := both(t, a, b, session(1, 0, 1, 1), session(1, 1, 0, 1))
 	var own, told *fault.Error
 	require.ErrorAs(t, ea, &own)
