@@ -255,3 +255,18 @@ func TestCoresTurn(t *testing.T) {
 	p := exchange([2][]plan.Step{{sends(0)}, {takes(1)}})
 	equal(t, 9e-6+4e-6, seconds(t, p, grouped(t, 2, 1), c, 64, 1))
 }
+
+func TestCostsAreChecked(t *testing.T) {
+	on, c := grouped(t, 2, 2), wire()
+	p := pingPong()
+	for name, o := range map[string]Options{
+		"no group":      {Costs: c},
+		"another group": {Costs: c, On: grouped(t, 3, 3)},
+		"a placement":   {Costs: c, On: on, Placement: []int{1, 0}},
+		"negative":      {Costs: c, On: on, Calls: -1},
+		"no fragments":  {Costs: &cost.Table{Network: c.Network}, On: on},
+	} {
+		_, err := Run(p, Network(on, c), o)
+		require.ErrorContains(t, err, "simulating plan", name)
+	}
+}

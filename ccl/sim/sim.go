@@ -122,6 +122,15 @@ func (s *Simulator) check(p *plan.Plan, o *Options) error {
 	case o.Placement != nil && len(o.Placement) != n:
 		return wrong(p, "%d ranks are placed", len(o.Placement))
 	}
+	if o.Costs != nil {
+		if err := o.Costs.Validate(); err != nil {
+			return fault.Wrap(fault.Invalid, err, "simulating plan %q", p.Name)
+		}
+		if o.On == nil || o.On.Size() != n || o.Placement != nil || o.Calls < 0 || o.Ahead < 0 {
+			return wrong(p, "with costs, a simulation needs the group (Options.On) of its %d ranks, no placement, and "+
+				"numbers of calls that are not negative", n)
+		}
+	}
 	seen := make([]bool, s.router.Ranks())
 	for rank, at := range o.Placement {
 		if at < 0 || at >= len(seen) || seen[at] {
