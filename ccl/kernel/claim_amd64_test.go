@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"bytes"
-	"math/rand"
 	"testing"
 	"unsafe"
 
@@ -17,22 +16,8 @@ func TestClaimingCopy(t *testing.T) {
 	if !cpu.X86.HasAVX512F {
 		t.Skip("no AVX-512")
 	}
-	random := rand.New(rand.NewSource(1))
-	const guard = 128
-	for _, n := range []int{
-		0, 1, 63, claimLeast - 1, claimLeast, 1024, 1279, 1280, 4096, 65537, stringMost, 2*stringMost + 777,
-	} {
-		for _, shift := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {63, 17}, {32, 40}} {
-			src, dst := make([]byte, n+shift[1]), make([]byte, n+shift[0]+2*guard)
-			random.Read(src)
-			random.Read(dst)
-			want := bytes.Clone(dst)
-			at := guard + shift[0]
-			copy(want[at:at+n], src[shift[1]:])
-			require.Equal(t, n, copyClaiming(dst[at:at+n], src[shift[1]:]))
-			require.True(t, bytes.Equal(want, dst), "%d bytes, %v off their lines", n, shift)
-		}
-	}
+	testCopy(t, copyClaiming, 0, 1, 63, claimLeast-1, claimLeast, 1024, 1279, 1280, 4096, 65537, stringMost,
+		2*stringMost+777)
 }
 
 // TestClaimWritesNothing claims lines up to the end of memory.
