@@ -1,13 +1,13 @@
 package measured
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
-	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune/predicted"
 )
 
@@ -46,10 +46,17 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 	if between {
 		hosts = 2
 	}
-	if f.on, err = Group(2, hosts, Slot, !between); err != nil {
-		return before, 0, err
+	on, err := Group(2, hosts, Slot, !between)
+	if err == nil {
+		f.spacious, err = predicted.New(on, &f.costs)
 	}
-	if f.crowded, err = groupOn("0", 1, 2, hosts, Slot, !between); err != nil {
+	if err == nil {
+		on, err = groupOn("0", 1, 2, hosts, Slot, !between)
+	}
+	if err == nil {
+		f.crowded, err = predicted.New(on, &f.costs)
+	}
+	if err != nil {
 		return before, 0, err
 	}
 	var parameters []*float64
@@ -102,10 +109,10 @@ const (
 
 // fit is a search for costs.
 type fit struct {
-	samples     []Sample
-	costs       cost.Table
-	on, crowded *topo.Group
-	err         error
+	samples           []Sample
+	costs             cost.Table
+	spacious, crowded *predicted.Predictor // of ranks that have a core each, and that share one
+	err               error
 }
 
 // guessNetwork begins with what the samples say by themselves.
@@ -172,14 +179,11 @@ func (f *fit) descend(parameters []*float64) {
 func (f *fit) off() []float64 {
 	f.costs.Network.TCP()
 	all := make([]float64, len(f.samples))
-	var spacious, crowded *predicted.Predictor
-	if spacious, f.err = predicted.New(f.on, &f.costs); f.err == nil {
-		crowded, f.err = predicted.New(f.crowded, &f.costs)
-	}
+	f.err = errors.Join(f.spacious.Refresh(), f.crowded.Refresh())
 	for i := range f.samples {
-		s, by := &f.samples[i], spacious
+		s, by := &f.samples[i], f.spacious
 		if s.Crowded {
-			by = crowded
+			by = f.crowded
 		}
 		if f.err != nil {
 			break

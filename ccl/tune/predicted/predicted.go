@@ -19,36 +19,40 @@ type Predictor struct {
 	costs   *cost.Table
 	network *network.Topology
 	sim     *sim.Simulator
-	plans   map[named]*plan.Plan
+	timed   map[shape]program.Timed
 	rests   bool    // the network has been idle
 	busiest float64 // seconds that a call keeps the busiest link busy, in the last simulation
 }
 
-type named struct {
-	coll      dtype.Collective
-	algorithm string
+// shape is what the form of a call depends on.
+type shape struct {
+	coll              dtype.Collective
+	algorithm         string
+	elements, element int
 }
 
-// New returns the Predictor of a group. Neither the group nor the costs may change afterwards.
+// New returns the Predictor of a group, which must not change afterwards. If the costs change,
+// Refresh must be called.
 func New(on *topo.Group, costs *cost.Table) (*Predictor, error) {
-	p := &Predictor{on: on, costs: costs, network: sim.Network(on, costs), plans: map[named]*plan.Plan{}}
-	var err error
+	p := &Predictor{on: on, costs: costs, timed: map[shape]program.Timed{}}
+	return p, p.Refresh()
+}
+
+// Refresh makes the network anew, of costs that have changed.
+func (p *Predictor) Refresh() (err error) {
+	p.network = sim.Network(p.on, p.costs)
 	p.sim, err = sim.New(p.network)
-	return p, err
+	return err
 }
 
 // Call returns how long one of a number of calls takes that follow one another, with that many
 // bytes, as package tune counts them, in elements of so many bytes. calls 0 is for very many.
 func (p *Predictor) Call(coll dtype.Collective, algorithm string, bytes int64, element, calls int) (float64, error) {
-	made, err := p.plan(coll, algorithm)
-	if err != nil {
-		return 0, err
-	}
 	elements := int(bytes / int64(element))
 	if coll.PerRank() {
 		elements /= p.on.Size()
 	}
-	runs, err := program.AsTimed(made, p.on.Slot(), elements, element)
+	runs, err := p.form(shape{coll, algorithm, elements, element})
 	if err != nil {
 		return 0, err
 	}
@@ -96,20 +100,24 @@ var pingPong = &plan.Plan{Name: "ping_pong", Split: 1, Chans: 1, Needs: plan.Mes
 	},
 }
 
-func (p *Predictor) plan(coll dtype.Collective, algorithm string) (*plan.Plan, error) {
-	key := named{coll, algorithm}
-	if made, ok := p.plans[key]; ok {
+// form returns the form in which calls of a shape run.
+func (p *Predictor) form(of shape) (program.Timed, error) {
+	if made, ok := p.timed[of]; ok {
 		return made, nil
 	}
-	a, err := algo.Find(coll, algorithm)
+	a, err := algo.Find(of.coll, of.algorithm)
 	if err != nil {
-		return nil, err
+		return program.Timed{}, err
 	}
-	made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: p.on.Size()}, p.on)
+	made, err := a.OnHosts(plan.Spec{Coll: of.coll, Ranks: p.on.Size()}, p.on)
+	if err != nil {
+		return program.Timed{}, err
+	}
+	timed, err := program.AsTimed(made, p.on.Slot(), of.elements, of.element)
 	if err == nil {
-		p.plans[key] = made
+		p.timed[of] = timed
 	}
-	return made, err
+	return timed, err
 }
 
 // simulated is the most calls that are simulated. What the later of them take longer, the others
