@@ -25,7 +25,7 @@ const keptFormat = 1
 // KeptRates returns the rates of this machine: those that were kept in the folder, or else it
 // measures and keeps them. Where they cannot be kept, they are measured each time.
 func KeptRates(folder string, m *topo.Machine) Kept {
-	path, k := KeptAt(folder, "rates", m), Kept{}
+	path, k := keptAt(folder, m), Kept{}
 	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &k) == nil && k.Format == keptFormat &&
 		k.Rates.One > 0 && k.Rates.All >= k.Rates.One && k.Rates.Handover >= 0 {
 		return k
@@ -34,7 +34,7 @@ func KeptRates(folder string, m *topo.Machine) Kept {
 }
 
 // MeasureRates measures the rates of this machine, and keeps them in the folder.
-func MeasureRates(folder string, m *topo.Machine) Kept { return measure(KeptAt(folder, "rates", m), m) }
+func MeasureRates(folder string, m *topo.Machine) Kept { return measure(keptAt(folder, m), m) }
 
 func measure(path string, m *topo.Machine) Kept {
 	k := Kept{keptFormat, time.Now().Truncate(time.Second), Rates(usable(m)), load()}
@@ -65,13 +65,12 @@ func usable(m *topo.Machine) int {
 	return len(m.Processors)
 }
 
-// KeptAt returns the file in a folder where something is kept of a machine: machines may share the
-// home of a user.
-func KeptAt(folder, what string, m *topo.Machine) string {
+// keptAt returns the file of a machine: machines may share the home of a user.
+func keptAt(folder string, m *topo.Machine) string {
 	model, _ := Processor()
 	host, _ := os.Hostname()
 	sum := sha256.Sum256(fmt.Append(nil, host, model, m.Processors, m.Quota, m.Caches))
-	return filepath.Join(folder, what+"-"+hex.EncodeToString(sum[:6])+".json")
+	return filepath.Join(folder, "rates-"+hex.EncodeToString(sum[:6])+".json")
 }
 
 func load() (last float64) {

@@ -192,7 +192,7 @@ func predict(rows []predicted.Row, costs *cost.Table) error {
 			}
 			known[key] = p
 		}
-		seconds, err := p.Call(r.Coll, r.Algorithm, r.Bytes, 4, r.Calls)
+		seconds, err := p.Call(r.Coll, r.Algorithm, r.Bytes, elementBytes, r.Calls)
 		if err != nil {
 			return err
 		}

@@ -166,9 +166,7 @@ func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sam
 		return nil, err
 	}
 	between := prefix != nil
-	pings := spec
-	pings.Coll, pings.EachBlock, pings.Warmup = dtype.Send, true, 1
-	err = ranks.Start("bench", pings, prefix, func(r ranks.Row) { samples = append(samples, pingSample(r)) })
+	err = ranks.Start("bench", pings(spec), prefix, func(r ranks.Row) { samples = append(samples, pingSample(r)) })
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +186,12 @@ func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sam
 		return samples, err
 	}
 	return samples, park.OnOneCore(func() error { return reduce(true) })
+}
+
+// pings is the ping-pong that is measured with a spec.
+func pings(spec ranks.Spec) ranks.Spec {
+	spec.Coll, spec.EachBlock, spec.Warmup = dtype.Send, true, 1
+	return spec
 }
 
 // pingSample returns what a row of a ping-pong says.

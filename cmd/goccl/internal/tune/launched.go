@@ -67,9 +67,8 @@ func fitLaunched(spec ranks.Spec, opts ccl.Options, before *cost.File, write fun
 
 // sampleBetween measures what sample measures, between the ranks of comm. Rank 0 gets the samples.
 func sampleBetween(comm *ccl.Communicator, spec ranks.Spec, opts ccl.Options) (samples []measured.Sample, err error) {
-	pings := spec
-	pings.Coll, pings.EachBlock, pings.Warmup = dtype.Send, true, 1
-	err = ranks.Measure(comm, &pings, func(r ranks.Row) { samples = append(samples, pingSample(r)) })
+	ping := pings(spec)
+	err = ranks.Measure(comm, &ping, func(r ranks.Row) { samples = append(samples, pingSample(r)) })
 	if err != nil {
 		return nil, err
 	}
