@@ -260,7 +260,7 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 func loadCosts(opts *GroupOptions) (*cost.Path, error) {
 	name := opts.Costs
 	switch name {
-	case costsOff:
+	case cost.Off:
 		return nil, nil
 	case "":
 		name = cost.Kept()
@@ -277,9 +277,6 @@ func loadCosts(opts *GroupOptions) (*cost.Path, error) {
 	return nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
 		opts.Costs)
 }
-
-// costsOff is the GOCCL_COSTS with which nothing is read.
-const costsOff = "off"
 
 // readFile reads a file of at most limit bytes that an option names.
 func readFile(option, file string, limit int) ([]byte, error) {

@@ -85,7 +85,7 @@ func (p *Path) TCP() {
 }
 
 // Usual returns the costs of machines that nobody has measured. They are those of two cores of an
-// Intel Xeon (Sapphire Rapids), and of a network of 10 Gbit/s, of 2026-11-29.
+// Intel Xeon (Emerald Rapids), and of a network of 10 Gbit/s, of 2026-11-29.
 func Usual() *Table {
 	t := &Table{
 		Network: Path{Latency: 5e-6, Bandwidth: 1.18e9, Send: Work{Each: 4e-6, Byte: 0.3e-9},
@@ -170,6 +170,9 @@ type Part struct {
 	// Spread is by how much blocks of these calls differ, in the middle.
 	Spread float64 `json:"spread"`
 }
+
+// Off is named in place of a file where no costs are to be used.
+const Off = "off"
 
 // Kept returns where the costs of this user and host are kept.
 func Kept() string {

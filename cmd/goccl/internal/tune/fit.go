@@ -247,15 +247,18 @@ func costsFlag(f *pflag.FlagSet) *string {
 
 // readCosts reads a file, or what is kept, or returns the usual costs where nothing is.
 func readCosts(name string) (*cost.File, error) {
-	kept := name == ""
-	if kept {
-		name = cost.Kept()
+	usual := &cost.File{Format: cost.Format, Costs: *cost.Usual()}
+	switch name {
+	case cost.Off:
+		return usual, nil
+	case "":
+		made, err := cost.Read(cost.Kept())
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return usual, nil
+		}
+		return made, err
 	}
-	made, err := cost.Read(name)
-	if kept && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)) {
-		return &cost.File{Format: cost.Format, Costs: *cost.Usual()}, nil
-	}
-	return made, err
+	return cost.Read(name)
 }
 
 func writeCosts(name string, made *cost.File) error {

@@ -97,6 +97,7 @@ func TestExplain(t *testing.T) {
 	require.Positive(t, rows[1].Predicted)
 	require.Positive(t, rows[1].NextTime)
 
+	t.Setenv("GOCCL_COSTS", "off")
 	out, err = run(t, strings.Fields("explain --ranks 2 --size 1M --op all_reduce")...)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^all_reduce +1048576 +two_shot_window +(measured|rule) `, out)
