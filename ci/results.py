@@ -6,6 +6,7 @@ import pathlib
 import re
 import xml.etree.ElementTree as xml
 
+LONGEST = 300  # letters of a line in a list of failures
 MODULE = re.compile(r"^github\.com/goccl/goccl/?")
 
 
@@ -27,6 +28,14 @@ def of_stage(folder, stage):
         elif path.suffix == ".cells":
             tests += from_drill(path)
     return tests
+
+
+def brief(reason):
+    """Returns the line of a reason that says most, for a list of failures: ": …", or "" if there is none."""
+    lines = [line.strip() for line in reason.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("===", "---"))]
+    said = [line for line in lines if re.match(r"E {2,}|Error:|panic:|fatal error:", line)] or lines
+    return f": {' '.join(said[0].split())[:LONGEST]}" if said else ""
 
 
 def short_package(package):

@@ -171,7 +171,7 @@ def main():
         tests = results.of_stage(RECORDS, target)
         counts = {kind: sum(test.outcome == kind for test in tests) for kind in ("passed", "failed", "skipped")}
         broken = [test for test in tests if test.outcome == "failed"]
-        complaints += [f"{target}: failed: {test.name}" for test in broken]
+        complaints += [f"{target}: failed: {test.name}{results.brief(test.reason)}" for test in broken]
         failures += broken
         hung = seconds >= HANG * limit
         if hung:

@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / "ci"))
 
 import quick  # noqa: E402
+import results  # noqa: E402
 
 
 @pytest.mark.parametrize("recipe, budget, code, row, summary", [
@@ -43,6 +44,18 @@ def test_marks(tmp_path, mark):
     assert done.returncode == 1 and "== slow, while others ran\nslow ends\n" in done.stdout, done.stdout
     rows = re.findall(r"^a +(\w+) +0 +(\d)", done.stdout, re.MULTILINE)
     assert rows == [("first", "0"), ("slow", "0"), ("bad", "1"), ("last", "0")], done.stdout
+
+
+@pytest.mark.parametrize("reason, brief", [
+    ("", ""),
+    ("=== RUN TestX\n    x_test.go:9: \n\tError Trace:\tx_test.go:9\n\tError:      \t3  is not 4\n--- FAIL: TestX\n",
+     ": Error: 3 is not 4"),
+    ("def test():\n>   assert 3 == 4\nE       assert 3 == 4\n", ": E assert 3 == 4"),
+    ("rank 1 has no error\n{}", ": rank 1 has no error"),
+    ("x" * 1000, ": " + "x" * 300),
+])
+def test_brief(reason, brief):
+    assert results.brief(reason) == brief
 
 
 @pytest.mark.parametrize("path, reached, apart", [

@@ -106,7 +106,7 @@ func TestForms(t *testing.T) {
 
 	golang := run("--go --op all_gather --transport tcp")
 	form := regexp.MustCompile(`(?m)^BenchmarkAllGather/ranks=2/hosts=1/transport=tcp/type=f32/redop=none/place=(in|out)/size=\d+-\d+` +
-		`\t +\d+\t +[\d.]+ ns/op\t +[\d.]+ MB/s\t +[\d.]+ p99-ns$`)
+		`\t *\d+\t *[\d.]+ ns/op\t *[\d.]+ MB/s\t *[\d.]+ p99-ns$`)
 	require.Len(t, form.FindAllString(golang, -1), 3*2*2, golang) // sizes, places, blocks
 	require.Contains(t, golang, "goos: linux\n")
 
