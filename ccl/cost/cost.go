@@ -27,7 +27,6 @@ type Table struct {
 	Copy    Work    `json:"copy"`    // a copy within a rank
 	Reduce  Work    `json:"reduce"`  // combining one operand more
 	Call    float64 `json:"call"`    // a rank enters and leaves a call
-	Switch  float64 `json:"switch"`  // a core turns to the next rank, which looks whether it can go on
 	Cache   float64 `json:"cache"`   // bytes that a core has for itself
 }
 
@@ -40,6 +39,7 @@ type Path struct {
 	Receive   Work    `json:"receive"`   // of the receiver's core
 	Fragment  int64   `json:"fragment"`  // bytes of a fragment at most
 	Credit    int     `json:"credit"`    // fragments of a channel that the receiver has not taken, at most
+	Switch    float64 `json:"switch"`    // a core turns to the next rank, which looks whether it can go on
 }
 
 // Work is what a core does.
@@ -89,15 +89,14 @@ func (p *Path) TCP() {
 func Usual() *Table {
 	t := &Table{
 		Network: Path{Latency: 5e-6, Bandwidth: 1.18e9, Send: Work{Each: 4e-6, Byte: 0.3e-9},
-			Receive: Work{Each: 4e-6, Byte: 0.3e-9}},
+			Receive: Work{Each: 4e-6, Byte: 0.3e-9}, Switch: 3e-6},
 		Memory: Path{Latency: 0.06e-6, Send: Work{0.15e-6, 0.03e-9, 0.03e-9, 0.05e-9},
-			Receive: Work{0.15e-6, 0.03e-9, 0.03e-9, 0.05e-9}, Fragment: 64 << 10, Credit: 8},
+			Receive: Work{0.15e-6, 0.03e-9, 0.03e-9, 0.05e-9}, Fragment: 64 << 10, Credit: 8, Switch: 1e-6},
 		Windows: Windows{Signal: 0.02e-6, Latency: 0.07e-6, Wait: 0.05e-6,
 			Read: Work{0.02e-6, 0.02e-9, 0.03e-9, 0.05e-9}},
 		Copy:   Work{0.05e-6, 0.02e-9, 0.03e-9, 0.05e-9},
 		Reduce: Work{0.05e-6, 0.03e-9, 0.01e-9, 0.05e-9},
 		Call:   0.1e-6,
-		Switch: 1e-6,
 		Cache:  2 << 20,
 	}
 	t.Network.TCP()
@@ -123,7 +122,8 @@ func (t *Table) Validate() error {
 		{"network.burst", t.Network.Burst, mostBytes}, {"memory.burst", t.Memory.Burst, mostBytes},
 		{"windows.signal", t.Windows.Signal, mostSeconds}, {"windows.latency", t.Windows.Latency, mostSeconds},
 		{"windows.wait", t.Windows.Wait, mostSeconds}, {"call", t.Call, mostSeconds},
-		{"switch", t.Switch, mostSeconds}, {"cache", t.Cache, mostBytes},
+		{"network.switch", t.Network.Switch, mostSeconds},
+		{"memory.switch", t.Memory.Switch, mostSeconds}, {"cache", t.Cache, mostBytes},
 	}
 	for _, of := range []struct {
 		name string
@@ -229,5 +229,6 @@ func Slowest(a, b Path) Path {
 		Latency: max(a.Latency, b.Latency), Bandwidth: min(a.Bandwidth, b.Bandwidth), Burst: min(a.Burst, b.Burst),
 		Send: work(a.Send, b.Send), Receive: work(a.Receive, b.Receive),
 		Fragment: min(a.Fragment, b.Fragment), Credit: min(a.Credit, b.Credit),
+		Switch: max(a.Switch, b.Switch),
 	}
 }

@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"network.latency is -1", func(t *Table) { t.Network.Latency = -1 }},
 		{"memory.send.byte is 1, want 0 to 0.001", func(t *Table) { t.Memory.Send.Byte = 1 }},
-		{"switch is NaN", func(t *Table) { t.Switch = math.NaN() }},
+		{"network.switch is NaN", func(t *Table) { t.Network.Switch = math.NaN() }},
 		{"call is +Inf", func(t *Table) { t.Call = math.Inf(1) }},
 		{"network.bandwidth is 0 bytes a second", func(t *Table) { t.Network.Bandwidth = 0 }},
 		{"network.bandwidth is NaN", func(t *Table) { t.Network.Bandwidth = math.NaN() }},

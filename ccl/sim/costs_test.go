@@ -155,11 +155,11 @@ func TestSharedCores(t *testing.T) {
 	work := plan.Step{Kind: plan.Copy, Dst: plan.Ref{Buf: plan.Out, N: 1}, Src: []plan.Ref{{Buf: plan.In, N: 1}}}
 	p := exchange([2][]plan.Step{{work}, {work}})
 	c := wire()
-	c.Copy, c.Switch = cost.Work{Each: 1e-6, Byte: 1e-9}, 1e-7
+	c.Copy, c.Memory.Switch = cost.Work{Each: 1e-6, Byte: 1e-9}, 1e-7
 	const bytes = 1000
 	once := c.Copy.Of(bytes, false, 0)
 	equal(t, once, seconds(t, p, grouped(t, 2, 2), c, bytes, 1))
-	equal(t, 2*once+c.Switch, seconds(t, p, grouped(t, 2, 1), c, bytes, 1))
+	equal(t, 2*once+c.Memory.Switch, seconds(t, p, grouped(t, 2, 1), c, bytes, 1))
 }
 
 // Ranks of one host read each other's windows, and pay for the words and the bytes.
@@ -249,7 +249,7 @@ func TestCachesCost(t *testing.T) {
 // wait until it is its turn.
 func TestCoresTurn(t *testing.T) {
 	c := wire()
-	c.Memory.Latency, c.Switch = 9e-6, 4e-6
+	c.Memory.Latency, c.Memory.Switch = 9e-6, 4e-6
 	// Both ranks are on one core. While the message is on its way, it has turned to rank 1 and to
 	// rank 0 again when the message comes.
 	p := exchange([2][]plan.Step{{sends(0)}, {takes(1)}})

@@ -70,12 +70,20 @@ func (e *engine) do(rank int32, t task) {
 	th.tasks = append(th.tasks, t)
 	if c := &e.cores[th.core]; !c.busy {
 		// Meanwhile the core has turned from one rank to the next.
-		if n, turn := len(c.ranks), e.o.Costs.Switch; n > 1 && turn > 0 {
+		if n, turn := len(c.ranks), e.turn(); n > 1 && turn > 0 {
 			turns := math.Floor((e.now - c.since) / turn)
 			c.at = (c.at + int(math.Mod(turns, float64(n)))) % n
 		}
 		e.next(c)
 	}
+}
+
+// turn returns how long a core takes to turn to the next rank.
+func (e *engine) turn() float64 {
+	if len(e.o.On.Hosts()) > 1 {
+		return e.o.Costs.Network.Switch
+	}
+	return e.o.Costs.Memory.Switch
 }
 
 // next has a core begin the next task of the first rank that has one, from the one on whose turn it
@@ -88,7 +96,7 @@ func (e *engine) next(c *core) {
 			continue
 		}
 		c.at, c.busy, th.busy = (c.at+turns)%len(c.ranks), true, true
-		seconds := th.tasks[0].seconds + th.more + float64(turns)*e.o.Costs.Switch
+		seconds := th.tasks[0].seconds + th.more + float64(turns)*e.turn()
 		th.more = 0
 		e.queue.push(e.now+seconds, event{kind: worked, id: rank})
 		return

@@ -61,7 +61,9 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 	}
 	var parameters []*float64
 	c := &f.costs
+	turn := &c.Memory.Switch
 	if between {
+		turn = &c.Network.Switch
 		f.guessNetwork()
 		n := &c.Network
 		parameters = []*float64{&n.Bandwidth, &n.Burst, &n.Latency, &n.Send.Each, &n.Receive.Each, &n.Send.Byte,
@@ -72,9 +74,9 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 		for _, of := range []*cost.Work{&m.Send, &m.Receive, &w.Read, &c.Copy, &c.Reduce} {
 			parameters = append(parameters, &of.Each, &of.Byte, &of.Far, &of.Miss)
 		}
-		if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
-			parameters = append(parameters, &c.Switch)
-		}
+	}
+	if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
+		parameters = append(parameters, turn)
 	}
 	f.descend(parameters)
 	if f.err == nil {

@@ -87,7 +87,7 @@ func TestFitHost(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, misfit, 0.05)
 	require.Equal(t, real.Network, made.Network, "nobody has measured it")
-	require.Equal(t, real.Switch, made.Switch, "no sample has ranks that share a core")
+	require.Equal(t, real.Memory.Switch, made.Memory.Switch, "no sample has ranks that share a core")
 }
 
 func TestFitRefuses(t *testing.T) {

@@ -182,7 +182,7 @@ func sample(spec ranks.Spec, lab *lab, opts ccl.Options) (samples []measured.Sam
 		}
 		return err
 	}
-	if err := reduce(false); err != nil || between {
+	if err := reduce(false); err != nil {
 		return samples, err
 	}
 	return samples, park.OnOneCore(func() error { return reduce(true) })
@@ -306,7 +306,8 @@ func printCosts(out io.Writer, f *cost.File, at string) error {
 		{"gives a signal", cost.Work{Each: c.Windows.Signal}},
 		{"which arrives after", cost.Work{Each: c.Windows.Latency}},
 		{"finds one", cost.Work{Each: c.Windows.Wait}}, {"makes a call", cost.Work{Each: c.Call}},
-		{"takes over a core", cost.Work{Each: c.Switch}},
+		{"takes over a core between hosts", cost.Work{Each: c.Network.Switch}},
+		{"takes over a core in a host", cost.Work{Each: c.Memory.Switch}},
 	} {
 		fmt.Fprintf(table, "%s\t%.3f\t%.4f\t%.4f\t%.4f\n", w.name, w.Each*1e6, w.Byte*1e9, w.Far*1e9, w.Miss*1e9)
 	}
