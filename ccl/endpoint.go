@@ -151,7 +151,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 		Fabrics: map[string][]byte{}, Rank: topo.Rank{Number: cfg.Rank, Size: cfg.Size, Host: host, Place: place,
 			Process: n.id, Pid: os.Getpid(), Network: network, Cores: park.Affinity().String(), Usable: park.Cores(),
 			Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
-			Claims: kernel.Claims()}}
+			Claims: kernel.Claims(), Site: cfg.Options.Site}}
 	for _, f := range fabrics {
 		a.Fabrics[f.Name()] = f.Address()
 	}

@@ -85,6 +85,7 @@ type GroupOptions struct {
 	Debug        string        // "WARN", "INFO", "TRACE"
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
 	Costs        string        // file of what calls cost (`goccl tune fit`); "" for what is kept, "off" for none
+	Site         string        // the place of the host: hosts of other sites are far away; "" for none
 	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
@@ -326,6 +327,11 @@ var optionTable = []*option{
 		"File with a secret that all processes of a job must have to connect by TCP, 16 bytes at least, which only "+
 			"its owner can read: the store alone is then not enough to join (docs/trust.md). A group that asks for "+
 			"another file than its process has is refused."),
+	row("GOCCL_SITE", perRank, "", text(checkSite),
+		func(o *Options) *string { return &o.Site },
+		"Name of the place where this host is, such as a region or a building: hosts of other sites are far away, by "+
+			"a millisecond and more. Collectives then cross what is between sites in as few steps as they can "+
+			"(docs/topology.md). All ranks of a host need the same; hosts without a site are at one together."),
 	row("GOCCL_SOCKET_CONGESTION", withTCP, "", text(checkCongestion),
 		func(o *Options) *string { return &o.SocketCongestion },
 		"Congestion control of TCP connections, of those that Linux has, such as cubic, reno or bbr; system: the "+

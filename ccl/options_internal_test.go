@@ -70,6 +70,8 @@ var samples = map[string]struct {
 		map[string]string{"HUP": "want USR2, USR1 or none"}},
 	"REGISTERED":  {sizesOrNone, noSizes},
 	"SECRET_FILE": {map[string]string{"/tmp/no such file": "/tmp/no such file"}, nil},
+	"SITE": {map[string]string{"eu-west-1": "eu-west-1", "hall:2/row.3_b": "hall:2/row.3_b"},
+		map[string]string{"hall@2": "want a name of at most 63 letters", strings.Repeat("a", 64): "want a name"}},
 	"SOCKET_CONGESTION": {map[string]string{"system": "system", "cubic": "cubic", "tcp_x-2": "tcp_x-2"},
 		map[string]string{"a/b": "want system, or the name of a congestion control, such as cubic",
 			"sixteen_letters_": "want system, or the name"}},

@@ -267,6 +267,16 @@ func checkCongestion(v string) error {
 	return nil
 }
 
+// siteName matches the names of sites.
+var siteName = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,63}$`)
+
+func checkSite(v string) error {
+	if !siteName.MatchString(v) {
+		return want("a name of at most 63 letters, digits, dots, dashes, slashes or colons, such as eu-west-1")
+	}
+	return nil
+}
+
 // ports is a port or a range of ports.
 func ports() kind[string] {
 	k := text(func(v string) error {

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
@@ -10,37 +11,45 @@ import (
 )
 
 // OnHosts makes a plan for a group whose ranks are spread over hosts. An algorithm with levels gets
-// the hosts as its grid. It gets no grid if the hosts do not fit it: only all_reduce runs on hosts
-// of unequal size, and all_to_all needs hosts of consecutive ranks. A plan that reads windows is
-// refused if ranks of different hosts would read each other's.
+// them as its grid: the hosts, or the sites where each rank is a host; one with three levels gets
+// both. It gets no grid if they do not fit it: only all_reduce runs on hosts of unequal size, three
+// levels need sites of as many hosts, and all_to_all needs hosts of consecutive ranks. A plan that
+// reads windows is refused if ranks of different hosts would read each other's.
 //
 // In an all_reduce on hosts of unequal size, the grid has as many ranks of each host as the
 // smallest host has. Every other rank first gives its block to one of these, and gets the result
 // from it at the end.
 func (a Algorithm) OnHosts(s plan.Spec, on *topo.Group) (*plan.Plan, error) {
-	if a.Grid == nil || !on.Levels() {
+	groups := groupsOf(on)
+	if a.Grid == nil || groups == nil {
 		return a.withoutGrid(s, on)
 	}
-	hosts := on.Hosts()
-	least := len(hosts[0])
-	for _, ranks := range hosts {
+	least, even := len(groups[0]), true
+	for _, ranks := range groups {
+		even = even && len(ranks) == len(groups[0])
 		least = min(least, len(ranks))
 	}
 	var grid []int                   // ranks, by position in the grid
 	others := make([][]int, s.Ranks) // by rank of the grid: those for which it acts
-	for _, ranks := range hosts {
+	for _, ranks := range groups {
 		grid = append(grid, ranks[:least]...)
 		for i, rank := range ranks[least:] {
 			actor := ranks[i%least]
 			others[actor] = append(others[actor], rank)
 		}
 	}
-	even, consecutive := on.Even(), slices.IsSorted(grid)
+	shape := plan.Shape{least, len(groups)}
+	if ranks, hosts, sites, ok := on.Grid(); ok && on.Levels() && sites > 1 && a.levels() == plan.MaxLevels {
+		grid, shape = siteBySite(on), plan.Shape{ranks, hosts, sites}
+	}
+	consecutive := slices.IsSorted(grid)
 	if !even && s.Coll != dtype.AllReduce || !consecutive && s.Coll == dtype.AllToAll {
 		return a.withoutGrid(s, on)
 	}
-	of := plan.Spec{Coll: s.Coll, Ranks: len(grid), Shape: plan.Shape{least, len(hosts)}}
-	p, err := a.Make(of)
+	p, err := a.Make(plan.Spec{Coll: s.Coll, Ranks: len(grid), Shape: shape})
+	if err == nil && !on.Levels() {
+		err = OnOneHost(p, on)
+	}
 	if err != nil || even && consecutive {
 		return p, err
 	}
@@ -62,6 +71,33 @@ func (a Algorithm) OnHosts(s plan.Spec, on *topo.Group) (*plan.Plan, error) {
 	}
 	return &placed, nil
 }
+
+// groupsOf returns the ranks of each host, or of each site where each rank is a host, nil if these
+// are no levels.
+func groupsOf(on *topo.Group) [][]int {
+	if on.Levels() {
+		return on.Hosts()
+	}
+	if sites := len(on.Sites()); len(on.Hosts()) > 1 && sites > 1 && sites < on.Size() {
+		return on.Sites()
+	}
+	return nil
+}
+
+// siteBySite returns the ranks of each host of each site.
+func siteBySite(on *topo.Group) (ranks []int) {
+	for _, site := range on.Sites() {
+		for _, host := range on.Hosts() {
+			if slices.Contains(site, host[0]) {
+				ranks = append(ranks, host...)
+			}
+		}
+	}
+	return ranks
+}
+
+// levels returns the number of levels that the name of an algorithm tells apart.
+func (a Algorithm) levels() int { return strings.Count(a.Name, ".") }
 
 // withoutGrid makes a plan that does not know the hosts.
 func (a Algorithm) withoutGrid(s plan.Spec, on *topo.Group) (*plan.Plan, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,6 +94,65 @@ func TestOnHosts(t *testing.T) {
 				across = max(across, len(to))
 			}
 			require.Less(t, across, len(group.Hosts()), "%s: a rank sends to more than one rank of another host", name)
+		}
+	}
+}
+
+// TestAtSites proves the plans of all algorithms with levels on hosts at several sites. Where sites
+// are a level, one rank of each site sends to one of another.
+func TestAtSites(t *testing.T) {
+	for _, at := range []struct {
+		hosts, sites []int
+		parts        int  // of the algorithms of which sites are a level
+		all          bool // else of all_reduce only
+	}{
+		{[]int{0, 1, 2, 3}, []int{0, 0, 1, 1}, 2, true},
+		{[]int{0, 1, 2, 3}, []int{0, 1, 1, 0}, 2, true},
+		{[]int{0, 1, 2, 3, 4, 5}, []int{0, 1, 2, 2, 1, 0}, 2, true},
+		{[]int{0, 1, 2, 3, 4}, []int{0, 0, 0, 1, 1}, 2, false},
+		{[]int{0, 1, 2, 3, 4, 5}, []int{0, 1, 0, 0, 1}, 2, false},
+		{[]int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 0, 1, 1}, 3, true},
+		{[]int{0, 1, 2, 3, 0, 1, 2, 3}, []int{0, 1, 0, 1}, 3, true},
+		{[]int{0, 0, 1, 1}, []int{0, 1}, 3, true},
+	} {
+		group := topo.AtSites(at.hosts, at.sites)
+		site := make([]int, group.Size())
+		for i, ranks := range group.Sites() {
+			for _, rank := range ranks {
+				site[rank] = i
+			}
+		}
+		for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter} {
+			for _, a := range slices.Concat(algo.Variants(coll, 2), algo.Variants(coll, 3)) {
+				name := fmt.Sprintf("%v %s on hosts %v at %v", coll, a.Name, at.hosts, at.sites)
+				p, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: group.Size()}, group)
+				if errors.Is(err, fault.NotSupported) {
+					require.Contains(t, a.Name, "window", name)
+					require.Equal(t, 2, at.parts, name)
+					continue
+				}
+				require.NoError(t, err, name)
+				_, err = verify.Plan(p, verify.Options{})
+				require.NoError(t, err, name)
+				if strings.Count(a.Name, ".") != at.parts || !at.all && coll != dtype.AllReduce {
+					continue
+				}
+				for rank := range group.Size() {
+					prog := p.Program(rank)
+					to := map[int]map[int]bool{}
+					for _, s := range slices.Concat(prog.Flat().Lanes...) {
+						if s.Kind == plan.Send && site[s.Peer] != site[rank] {
+							if to[site[s.Peer]] == nil {
+								to[site[s.Peer]] = map[int]bool{}
+							}
+							to[site[s.Peer]][s.Peer] = true
+						}
+					}
+					for other, ranks := range to {
+						require.Len(t, ranks, 1, "%s: rank %d sends to several ranks of site %d", name, rank, other)
+					}
+				}
+			}
 		}
 	}
 }

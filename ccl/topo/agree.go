@@ -47,9 +47,31 @@ func Agree(said []Rank) (*Group, error) {
 		g.claims = g.claims && r.Claims
 		places[rank] = park.Place{Host: g.cores[rank], Cores: r.Cores, Usable: r.Usable}
 	}
+	if err := g.place(); err != nil {
+		return nil, err
+	}
 	g.oversubscribed = park.Oversubscribed(places)
 	g.network = slowest(ranks)
 	return g, nil
+}
+
+// place finds the sites.
+func (g *Group) place() error {
+	index := map[string]int{}
+	for rank := range g.ranks {
+		first, site := g.hosts[g.host[rank]][0], g.ranks[rank].Site
+		if of := g.ranks[first].Site; of != site {
+			return fault.Peer(fault.Mismatch, rank, "its site is %q, that of rank %d on the same host %q; "+
+				"a host is at one site (GOCCL_SITE)", site, first, of)
+		}
+		at, known := index[site]
+		if !known {
+			at = len(g.sites)
+			index[site], g.sites = at, append(g.sites, nil)
+		}
+		g.sites[at] = append(g.sites[at], rank)
+	}
+	return nil
 }
 
 // slowest returns what messages between hosts cost at most, nil if a rank does not know.

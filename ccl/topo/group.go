@@ -21,6 +21,7 @@ type Group struct {
 	ranks          []Rank
 	hosts          [][]int  // by host: its ranks, in ascending order; hosts are in the order of their first ranks
 	host           []int    // by rank: its host
+	sites          [][]int  // by site: its ranks, likewise
 	cores          []string // by rank: names those that may share cores with it
 	oversubscribed bool
 	claims         bool
@@ -36,12 +37,19 @@ type Devices struct {
 }
 
 // OnHosts makes up a group: rank r is on host hosts[r].
-func OnHosts(hosts ...int) *Group {
+func OnHosts(hosts ...int) *Group { return AtSites(hosts, nil) }
+
+// AtSites makes up a group: rank r is on host hosts[r], which is at site sites[hosts[r]], or at none
+// where sites has no such element.
+func AtSites(hosts, sites []int) *Group {
 	ranks := make([]Rank, len(hosts))
 	for rank, host := range hosts {
 		name := strconv.Itoa(host)
 		ranks[rank] = Rank{Number: rank, Size: len(hosts), Host: name, Place: Place{Machine: name},
 			Process: strconv.Itoa(rank), Transports: []string{"shm"}}
+		if host < len(sites) {
+			ranks[rank].Site = strconv.Itoa(sites[host])
+		}
 	}
 	g, err := Agree(ranks)
 	if err != nil {
@@ -110,6 +118,22 @@ func (g *Group) Levels() bool { return len(g.hosts) > 1 && len(g.hosts) < len(g.
 // Even reports whether all hosts have the same number of ranks.
 func (g *Group) Even() bool {
 	return !slices.ContainsFunc(g.hosts, func(ranks []int) bool { return len(ranks) != len(g.hosts[0]) })
+}
+
+// Sites returns the ranks of each site, in ascending order; sites are in the order of their first
+// ranks. Between sites a message takes long, and all hosts of one are near each other. Hosts without
+// a site are at one together.
+func (g *Group) Sites() [][]int { return g.sites }
+
+// Grid returns the levels of the group: how many ranks each host has, how many hosts each site, and
+// how many sites there are. ok is false where hosts, or sites, differ in that.
+func (g *Group) Grid() (ranks, hosts, sites int, ok bool) {
+	ranks, hosts, sites = len(g.hosts[0]), len(g.hosts)/len(g.sites), len(g.sites)
+	ok = g.Even()
+	for _, site := range g.sites {
+		ok = ok && len(site) == ranks*hosts
+	}
+	return ranks, hosts, sites, ok
 }
 
 // InOrder reports whether the ranks of each host are consecutive.
@@ -214,6 +238,9 @@ func (g *Group) Form() string {
 	hosts := "one host"
 	if len(g.hosts) > 1 {
 		hosts = fmt.Sprintf("hosts %v", g.hosts)
+	}
+	if len(g.sites) > 1 {
+		hosts += fmt.Sprintf(", sites %v", g.sites)
 	}
 	return fmt.Sprintf("%s, windows %v, device %v", hosts, g.slot > 0, g.devices != nil)
 }

@@ -57,6 +57,41 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// A host is at one site; hosts without a site are at one together.
+func TestSites(t *testing.T) {
+	for _, test := range []struct {
+		hosts, at, want []int
+		grid            [3]int
+		even            bool
+	}{
+		{[]int{0, 1, 2, 3}, nil, []int{0, 0, 0, 0}, [3]int{1, 4, 1}, true},
+		{[]int{0, 1, 2, 3}, []int{7, 7, 9, 9}, []int{0, 0, 1, 1}, [3]int{1, 2, 2}, true},
+		{[]int{0, 1, 2, 3}, []int{9, 7, 9, 7}, []int{0, 1, 0, 1}, [3]int{1, 2, 2}, true},
+		{[]int{0, 1, 2, 3}, []int{1, 1, 2}, []int{0, 0, 1, 2}, [3]int{1, 1, 3}, false},
+		{[]int{0, 0, 1, 1, 2, 2, 3, 3}, []int{1, 1, 2, 2}, []int{0, 0, 0, 0, 1, 1, 1, 1}, [3]int{2, 2, 2}, true},
+		{[]int{0, 0, 1, 1, 2, 2}, []int{1, 1, 2}, []int{0, 0, 0, 0, 1, 1}, [3]int{2, 1, 2}, false},
+		{[]int{0, 0, 0, 1, 2, 3}, []int{1, 1, 2, 2}, []int{0, 0, 0, 0, 1, 1}, [3]int{3, 2, 2}, false},
+	} {
+		g := topo.AtSites(test.hosts, test.at)
+		site := make([]int, g.Size())
+		for i, ranks := range g.Sites() {
+			require.True(t, slices.IsSorted(ranks))
+			for _, rank := range ranks {
+				site[rank] = i
+			}
+		}
+		require.Equal(t, test.want, site)
+		ranks, hosts, sites, even := g.Grid()
+		require.Equal(t, test.even, even, test)
+		require.Equal(t, test.grid, [3]int{ranks, hosts, sites})
+		require.Equal(t, sites > 1, strings.Contains(g.Form(), "sites"))
+	}
+	ranks := numbered(topo.Rank{Site: "a", Process: "p", Transports: []string{"inproc"}},
+		topo.Rank{Site: "b", Process: "p", Transports: []string{"inproc"}})
+	_, err := topo.Agree(ranks)
+	require.ErrorContains(t, err, `its site is "b", that of rank 0 on the same host "a"; a host is at one site (GOCCL_SITE)`)
+}
+
 // Cores are shared by the processes of a machine, whatever their hosts are called, and by those of
 // a container if it has a limit.
 func TestCores(t *testing.T) {

@@ -22,6 +22,7 @@ type Rank struct {
 	Slot    int    `json:"slot"`             // bytes of a slot of a window, as much as it can give
 	BF16    bool   `json:"bf16,omitempty"`   // GOCCL_FAST_BF16 is set and its processor supports it
 	Claims  bool   `json:"claims,omitempty"` // lines of shared memory are claimed (kernel.Claims)
+	Site    string `json:"site,omitempty"`   // the name of the place where its host is; "" for none
 	// Network is what messages to other hosts cost, if that was measured.
 	Network *cost.Path `json:"network,omitempty"`
 	// Transports are the names of those that it has.

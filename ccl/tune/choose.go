@@ -94,6 +94,12 @@ func (w *Wishes) ordered(coll dtype.Collective) bool { return w.Determinism > 2 
 //	all_to_all                  on more than 16 ranks, those of a host consecutive, hierarchical up
 //	                            to 32 KiB for each block
 //
+// Where hosts are at several sites, these are a level more of all_reduce, all_gather and
+// reduce_scatter, for sites of as many hosts; where each rank is a host, all_reduce is for sites of
+// any size. Within a site it is direct while a message is small, else ring; between sites, where a
+// step takes as long as thousands within, direct, or two_shot for the long messages of an all_reduce
+// between more than two.
+//
 // The size of an all_to_all is 0 at first, since a rank knows only the lengths of its own blocks.
 // For hierarchical the ranks tell each other the lengths; then it is chosen anew.
 //
@@ -193,6 +199,9 @@ func unmeasured(call Call, on *topo.Group, wishes *Wishes) string {
 		if name := overWindows(call, on.Size(), on.Oversubscribed()); name != "" {
 			return name
 		}
+	}
+	if name := overSites(call, on, wishes); name != "" {
+		return name
 	}
 	if name := overHosts(call, on, wishes); name != "" {
 		return name
@@ -411,11 +420,46 @@ func overHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	default:
 		return ""
 	}
-	inner := "direct"
-	if on.Slot() > 0 && bytes <= fewPieces*int64(on.Slot()) {
-		inner = "window"
+	return "hierarchical." + withinHost(call, on) + "." + amongHosts(call, on, wishes)
+}
+
+// withinHost returns the algorithm of the innermost of several levels.
+func withinHost(call Call, on *topo.Group) string {
+	if on.Slot() > 0 && call.Bytes <= fewPieces*int64(on.Slot()) {
+		return "window"
 	}
-	return "hierarchical." + inner + "." + amongHosts(call, on, wishes)
+	return "direct"
+}
+
+// overSites returns the algorithm for hosts at several sites, "" where sites are no levels.
+func overSites(call Call, on *topo.Group, wishes *Wishes) string {
+	ranks, hosts, sites, even := on.Grid()
+	switch call.Coll {
+	case dtype.AllReduce:
+		even = even || !on.Levels()
+	case dtype.AllGather, dtype.ReduceScatter:
+	default:
+		return ""
+	}
+	if sites < 2 || sites == on.Size() || !even || wishes.ordered(call.Coll) {
+		return ""
+	}
+	name := "hierarchical"
+	if on.Levels() {
+		name += "." + withinHost(call, on)
+	}
+	if hosts > 1 {
+		within := "ring"
+		if message := call.Bytes / int64(ranks*hosts); small(hosts, message) {
+			within = "direct"
+		}
+		name += "." + within
+	}
+	across := "direct"
+	if message := call.Bytes / int64(ranks*hosts); call.Coll == dtype.AllReduce && sites > 2 && !small(sites, message) {
+		across = "two_shot"
+	}
+	return name + "." + across
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

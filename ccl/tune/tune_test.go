@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/ccl/algo"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/topo"
 )
 
@@ -232,6 +233,50 @@ func TestUnmeasuredManyHosts(t *testing.T) {
 
 // TestUnmeasuredWindows checks that ranks with windows use them at every level of determinism,
 // except for large broadcasts.
+// TestSites checks that hosts at several sites are levels, of algorithms that make plans for them.
+func TestSites(t *testing.T) {
+	const K = 1 << 10
+	pairs := topo.AtSites([]int{0, 1, 2, 3}, []int{0, 0, 1, 1})
+	three := topo.AtSites([]int{0, 1, 2, 3, 4, 5}, []int{0, 0, 1, 1, 2, 2})
+	uneven := topo.AtSites([]int{0, 1, 2, 3, 4}, []int{0, 0, 0, 1, 1})
+	levels := topo.AtSites([]int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 0, 1, 1})
+	single := topo.AtSites([]int{0, 0, 1, 1}, []int{0, 1})
+	for _, test := range []struct {
+		on    *topo.Group
+		coll  dtype.Collective
+		bytes int64
+		want  string
+	}{
+		{pairs, dtype.AllReduce, 8, "hierarchical.direct.direct"},
+		{pairs, dtype.AllReduce, 64 * K, "hierarchical.direct.direct"},
+		{pairs, dtype.AllReduce, 1 << 30, "hierarchical.ring.direct"},
+		{pairs, dtype.AllGather, 8, "hierarchical.direct.direct"},
+		{pairs, dtype.ReduceScatter, 1 << 20, "hierarchical.ring.direct"},
+		{pairs, dtype.Broadcast, 8, "binomial"},
+		{three, dtype.AllReduce, 64 * K, "hierarchical.direct.direct"},
+		{three, dtype.AllReduce, 1 << 20, "hierarchical.ring.two_shot"},
+		{uneven, dtype.AllReduce, 1 << 20, "hierarchical.ring.direct"},
+		{uneven, dtype.AllGather, 1 << 20, "ring"},
+		{levels, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring.direct"},
+		{levels.WithSlot(64 * K), dtype.AllReduce, 1 << 20, "hierarchical.window.ring.direct"},
+		{levels.WithSlot(64 * K), dtype.AllGather, 16 * K, "hierarchical.window.direct.direct"},
+		{single, dtype.ReduceScatter, 1 << 20, "hierarchical.direct.direct"},
+		{topo.AtSites([]int{0, 1, 2}, []int{0, 1, 2}), dtype.AllReduce, 8, "direct"},
+		{topo.AtSites([]int{0, 0, 1, 1, 2, 2}, []int{0, 0, 1}), dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
+	} {
+		name := unmeasured(Call{test.coll, test.bytes}, test.on, &Wishes{})
+		require.Equal(t, test.want, name, "%v of %d bytes on %s", test.coll, test.bytes, test.on.Form())
+		a, err := algo.Find(test.coll, name)
+		require.NoError(t, err)
+		_, err = a.OnHosts(plan.Spec{Coll: test.coll, Ranks: test.on.Size()}, test.on)
+		require.NoError(t, err, name)
+		ordered := unmeasured(Call{test.coll, test.bytes}, test.on, &Wishes{Determinism: 3})
+		if test.coll.Reduces() {
+			require.NotContains(t, ordered, "hierarchical")
+		}
+	}
+}
+
 func TestUnmeasuredWindows(t *testing.T) {
 	for _, determinism := range []int{2, 3, 4} {
 		k, wishes := kind{hosts: 1, slot: 1 << 20}, Wishes{Determinism: determinism}

@@ -93,6 +93,24 @@ else:
 END
 `
 
+// ask has host 0 measure the way to an address of host 1, by echo.
+func ask(t *testing.T, wire, address string) (millis, seconds float64) {
+	said := script(t, []string{wire}, "DIR="+t.TempDir()+"\n"+echo+fmt.Sprintf(
+		"mkfifo $DIR/ready\nip netns exec host1 python3 $DIR/echo.py answer %s $DIR/ready &\n"+
+			"ip netns exec host0 python3 $DIR/echo.py ask %s $DIR/ready\nwait",
+		address, address))
+	var whole string
+	_, err := fmt.Sscanf(said, "%f ms, whole: %s %f s", &millis, &whole, &seconds)
+	require.NoError(t, err, said)
+	require.Equal(t, "True,", whole)
+	return millis, seconds
+}
+
+func TestSite(t *testing.T) {
+	millis, _ := ask(t, "delay=2s,site=2", "10.77.0.2")
+	require.Less(t, millis, 1000.0, "both hosts are at one place")
+}
+
 func TestWires(t *testing.T) {
 	for _, tt := range []struct {
 		wire, address string
@@ -109,15 +127,7 @@ func TestWires(t *testing.T) {
 		{"ipv6,flow=200mbit", "fd77::0:2", 0, 0.15},
 	} {
 		t.Run(tt.wire, func(t *testing.T) {
-			said := script(t, []string{tt.wire}, "DIR="+t.TempDir()+"\n"+echo+fmt.Sprintf(
-				"mkfifo $DIR/ready\nip netns exec host1 python3 $DIR/echo.py answer %s $DIR/ready &\n"+
-					"ip netns exec host0 python3 $DIR/echo.py ask %s $DIR/ready\nwait",
-				tt.address, tt.address))
-			var millis, seconds float64
-			var whole string
-			_, err := fmt.Sscanf(said, "%f ms, whole: %s %f s", &millis, &whole, &seconds)
-			require.NoError(t, err, said)
-			require.Equal(t, "True,", whole)
+			millis, seconds := ask(t, tt.wire, tt.address)
 			require.GreaterOrEqual(t, millis, tt.least)
 			require.GreaterOrEqual(t, seconds, tt.long)
 		})
@@ -149,6 +159,7 @@ func TestValidate(t *testing.T) {
 		{netlab.Network{Hosts: 1, Wires: make([]netlab.Wire, 1)}, "1 hosts"},
 		{netlab.Network{Hosts: 2}, "0 wires"},
 		{netlab.Network{Hosts: 2, Wires: []netlab.Wire{{Delay: -1}}}, "wire 0: delay"},
+		{netlab.Network{Hosts: 2, Wires: []netlab.Wire{{Site: -1}}}, "wire 0: site of -1 hosts"},
 		{netlab.Network{Hosts: 2, Wires: []netlab.Wire{{}, {Loss: 0.6}}}, "wire 1: loss"},
 		{netlab.Network{Hosts: 2, Wires: []netlab.Wire{{Flow: -1}}}, "wire 0: flow"},
 		{netlab.Network{Hosts: 2, Wires: []netlab.Wire{{Most: 100}}}, "wire 0: most"},

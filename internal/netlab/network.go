@@ -24,6 +24,7 @@ type Wire struct {
 	Loss  float64       // the part of packets that is lost, each of at most 1,500 bytes
 	Flow  int64         // bytes a second of each connection in each direction; what is more is lost. 0: no limit
 	Most  int           // larger packets are lost, and nobody says so; in bytes of IP. 0: none
+	Site  int           // so many consecutive hosts are near each other, without Delay; 0: each is alone
 	IPv6  bool          // the interfaces have IPv6 addresses only
 
 	// Firewalls: IPv4 packets with which these hosts would open a TCP connection are lost, or
@@ -48,6 +49,9 @@ func (n *Network) Validate() error {
 		if w.Delay < 0 || w.Delay > time.Minute {
 			return fmt.Errorf("wire %d: delay %v: want 0 to 1m", i, w.Delay)
 		}
+		if w.Site < 0 {
+			return fmt.Errorf("wire %d: site of %d hosts: want 0 or more", i, w.Site)
+		}
 		if w.Loss < 0 || w.Loss > 0.5 {
 			return fmt.Errorf("wire %d: loss %v: want 0 to 0.5", i, w.Loss)
 		}
@@ -60,6 +64,9 @@ func (n *Network) Validate() error {
 	}
 	return nil
 }
+
+// near reports whether two hosts are near each other on a wire.
+func (w *Wire) near(a, b int) bool { return w.Site > 0 && a/w.Site == b/w.Site }
 
 // Host returns the name of a host's namespace.
 func Host(host int) string { return fmt.Sprintf("host%d", host) }

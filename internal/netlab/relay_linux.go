@@ -51,17 +51,26 @@ func (n *Network) relay(wire int) error {
 			return err
 		}
 	}
-	by := map[netip.Addr]chan packet{}
+	by := map[netip.Addr]mailbox{}
 	buffers := &sync.Pool{New: func() any { return new([mostPacket]byte) }}
 	for host, device := range devices {
-		queue := make(chan packet, mostDelayed)
-		by[netip.MustParseAddr(n.Address(wire, host))] = queue
-		go deliver(device, queue, buffers)
+		box := mailbox{host, make(chan packet, mostDelayed), make(chan packet, mostDelayed)}
+		by[netip.MustParseAddr(n.Address(wire, host))] = box
+		go deliver(device, box.far, buffers)
+		if w.Site > 0 {
+			go deliver(device, box.near, buffers)
+		}
 	}
 	for host, device := range devices {
 		go collect(host, device, by, w, buffers)
 	}
 	return nil
+}
+
+// mailbox has the packets on their way to a host, in the order in which they are due.
+type mailbox struct {
+	host      int
+	far, near chan packet // from other sites, and from its own
 }
 
 // openTun makes a device that passes packets with a header for what is left to do, and large ones
@@ -91,7 +100,7 @@ func openTun(name string, large bool) (*os.File, error) {
 }
 
 // collect reads what a host sends, until its device is gone.
-func collect(host int, device *os.File, by map[netip.Addr]chan packet, w *Wire, buffers *sync.Pool) {
+func collect(host int, device *os.File, by map[netip.Addr]mailbox, w *Wire, buffers *sync.Pool) {
 	buckets := map[[connectionBytes]byte]*bucket{}
 	for {
 		of := buffers.Get().(*[mostPacket]byte)
@@ -125,8 +134,13 @@ func collect(host int, device *os.File, by map[netip.Addr]chan packet, w *Wire, 
 				continue
 			}
 		}
+		to := by[destination(p)]
+		queue, due := to.far, at+int64(w.Delay/2)
+		if w.near(host, to.host) {
+			queue, due = to.near, at
+		}
 		select {
-		case by[destination(p)] <- packet{at + int64(w.Delay/2), of[:n], of}:
+		case queue <- packet{due, of[:n], of}:
 		default: // no such host, or a full queue: as in a switch, it is lost
 			buffers.Put(of)
 		}

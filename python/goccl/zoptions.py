@@ -105,6 +105,10 @@ class Options(Settings):
             which only its owner can read: the store alone is then not enough to join (docs/trust.md). A group that asks
             for another file than its process has is refused. The first group of a process that may use TCP decides.
             (``GOCCL_SECRET_FILE``)
+        site: Name of the place where this host is, such as a region or a building: hosts of other sites are far
+            away, by a millisecond and more. Collectives then cross what is between sites in as few steps as they can
+            (docs/topology.md). All ranks of a host need the same; hosts without a site are at one together.
+            (``GOCCL_SITE``)
         socket_congestion: Congestion control of TCP connections, of those that Linux has, such as cubic, reno or
             bbr; system: the system's. Not set: the system's, but where that is BBR and a round trip takes less than 1
             ms, cubic, or reno where users may not have cubic (net.ipv4.tcp_allowed_congestion_control): BBR makes
@@ -183,6 +187,7 @@ class Options(Settings):
     record_signal: str | None = None
     registered: int | str | None = None
     secret_file: str | None = None
+    site: str | None = None
     socket_congestion: str | None = None
     socket_family: str | None = None
     socket_ifname: str | None = None

@@ -49,7 +49,7 @@ func begin() (int, error) {
 	}
 	flag.IntVar(&n.Hosts, "hosts", 2, "number of hosts")
 	flag.Func("wire", "one interface of each host, as rate=1gbit,delay=1ms,loss=1%,flow=100mbit,ipv6 (or plain); "+
-		"flow limits each connection, most=1300 the bytes of a packet, drop=1 or refuse=1 what host 1 dials; may come again",
+		"flow limits each connection, site=2 lets two consecutive hosts each be near, most=1300 the bytes of a packet, drop=1 or refuse=1 what host 1 dials; may come again",
 		func(s string) error {
 			w, err := parseWire(s)
 			n.Wires = append(n.Wires, w)
@@ -115,6 +115,8 @@ func parseWire(text string) (w netlab.Wire, err error) {
 			w.Rate = value
 		case "delay":
 			w.Delay, err = time.ParseDuration(value)
+		case "site":
+			w.Site, err = strconv.Atoi(value)
 		case "loss":
 			w.Loss, err = strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 			if strings.HasSuffix(value, "%") {
