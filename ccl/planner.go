@@ -47,9 +47,7 @@ func newPlanner(opts *GroupOptions, users []ownPlan, group *topo.Group) *planner
 		wishes: tune.Wishes{Override: opts.override(), Determinism: opts.Determinism},
 		group:  group, always: opts.Verify == "always", users: users, names: slices.Clone(catalogue()),
 	}
-	if network := group.Network(); network != nil {
-		p.wishes.Among = predicted.NewChooser(network, exec.PlanChannels).Choose
-	}
+	p.wishes.Among = predicted.Among(group, exec.PlanChannels)
 	return p
 }
 
@@ -254,27 +252,33 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 	return table, table.Hash(), nil
 }
 
-// loadCosts reads what the network costs from the file that GOCCL_COSTS names, or from the one that
-// is kept for this user and host. It returns nil if there is none, or it says nothing of a network:
-// of what is kept, no error is one of this group.
-func loadCosts(opts *GroupOptions) (*cost.Path, error) {
+// loadCosts reads what the network costs, and what it costs between sites, from the file that
+// GOCCL_COSTS names, or from the one that is kept for this user and host. Either is nil if there is no
+// file, or it does not say: of what is kept, no error is one of this group.
+func loadCosts(opts *GroupOptions) (network, far *cost.Path, err error) {
 	name := opts.Costs
 	switch name {
 	case cost.Off:
-		return nil, nil
+		return nil, nil, nil
 	case "":
 		name = cost.Kept()
 	}
 	file, err := cost.Read(name)
 	switch {
-	case err == nil && file.Network != nil:
-		return &file.Costs.Network, nil
+	case err == nil && (file.Network != nil || file.Far != nil):
+		if file.Network != nil {
+			network = &file.Costs.Network
+		}
+		if file.Far != nil {
+			far = &file.Costs.Far
+		}
+		return network, far, nil
 	case opts.Costs == "":
-		return nil, nil
+		return nil, nil, nil
 	case err != nil:
-		return nil, fault.Wrap(fault.Invalid, err, "GOCCL_COSTS")
+		return nil, nil, fault.Wrap(fault.Invalid, err, "GOCCL_COSTS")
 	}
-	return nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
+	return nil, nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
 		opts.Costs)
 }
 

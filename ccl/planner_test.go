@@ -95,12 +95,12 @@ func TestLoadCosts(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing is kept there
 	file := filepath.Join(t.TempDir(), "costs.json")
 	for _, none := range []string{"", "off"} {
-		network, err := loadCosts(&GroupOptions{Costs: none})
+		network, _, err := loadCosts(&GroupOptions{Costs: none})
 		require.NoError(t, err)
 		require.Nil(t, network)
 	}
 	var err error
-	_, err = loadCosts(&GroupOptions{Costs: file})
+	_, _, err = loadCosts(&GroupOptions{Costs: file})
 	require.ErrorContains(t, err, "GOCCL_COSTS: costs: open "+file)
 	write := func(f *cost.File) {
 		text, err := json.Marshal(f)
@@ -108,24 +108,24 @@ func TestLoadCosts(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, text, 0o600))
 	}
 	write(&cost.File{Format: cost.Format, Costs: *cost.Usual()})
-	_, err = loadCosts(&GroupOptions{Costs: file})
+	_, _, err = loadCosts(&GroupOptions{Costs: file})
 	require.ErrorContains(t, err, "it says nothing of a network")
 	write(&cost.File{Format: cost.Format, Network: &cost.Part{}, Costs: *cost.Usual()})
-	network, err := loadCosts(&GroupOptions{Costs: file})
+	network, _, err := loadCosts(&GroupOptions{Costs: file})
 	require.NoError(t, err)
 	require.Equal(t, &cost.Usual().Network, network)
 
 	// What is kept counts where no file is named. If it is wrong, ranks join all the same.
 	require.NoError(t, os.MkdirAll(filepath.Dir(cost.Kept()), 0o755))
 	require.NoError(t, os.Rename(file, cost.Kept()))
-	network, err = loadCosts(&GroupOptions{})
+	network, _, err = loadCosts(&GroupOptions{})
 	require.NoError(t, err)
 	require.NotNil(t, network)
-	network, err = loadCosts(&GroupOptions{Costs: "off"})
+	network, _, err = loadCosts(&GroupOptions{Costs: "off"})
 	require.NoError(t, err)
 	require.Nil(t, network)
 	require.NoError(t, os.WriteFile(cost.Kept(), []byte("{"), 0o600))
-	network, err = loadCosts(&GroupOptions{})
+	network, _, err = loadCosts(&GroupOptions{})
 	require.NoError(t, err)
 	require.Nil(t, network)
 }

@@ -22,6 +22,7 @@ import (
 // Table is what calls of a group cost. Times are in seconds, sizes in bytes.
 type Table struct {
 	Network Path    `json:"network"` // messages between hosts
+	Far     Path    `json:"far"`     // messages between hosts of different sites
 	Memory  Path    `json:"memory"`  // messages between ranks that share memory
 	Windows Windows `json:"windows"` // memory that ranks read of each other
 	Copy    Work    `json:"copy"`    // a copy within a rank
@@ -99,7 +100,10 @@ func Usual() *Table {
 		Call:   0.1e-6,
 		Cache:  2 << 20,
 	}
+	t.Far = t.Network
+	t.Far.Latency = 5e-3
 	t.Network.TCP()
+	t.Far.TCP()
 	return t
 }
 
@@ -119,6 +123,8 @@ func (t *Table) Validate() error {
 	}
 	all := []value{
 		{"network.latency", t.Network.Latency, mostSeconds}, {"memory.latency", t.Memory.Latency, mostSeconds},
+		{"far.latency", t.Far.Latency, mostSeconds}, {"far.burst", t.Far.Burst, mostBytes},
+		{"far.switch", t.Far.Switch, mostSeconds},
 		{"network.burst", t.Network.Burst, mostBytes}, {"memory.burst", t.Memory.Burst, mostBytes},
 		{"windows.signal", t.Windows.Signal, mostSeconds}, {"windows.latency", t.Windows.Latency, mostSeconds},
 		{"windows.wait", t.Windows.Wait, mostSeconds}, {"call", t.Call, mostSeconds},
@@ -130,6 +136,7 @@ func (t *Table) Validate() error {
 		*Work
 	}{
 		{"network.send", &t.Network.Send}, {"network.receive", &t.Network.Receive},
+		{"far.send", &t.Far.Send}, {"far.receive", &t.Far.Receive},
 		{"memory.send", &t.Memory.Send}, {"memory.receive", &t.Memory.Receive},
 		{"windows.read", &t.Windows.Read}, {"copy", &t.Copy}, {"reduce", &t.Reduce},
 	} {
@@ -141,10 +148,10 @@ func (t *Table) Validate() error {
 			return fault.New(fault.Invalid, "costs: %s is %v, want 0 to %v", of.name, of.value, of.most)
 		}
 	}
-	if b := t.Network.Bandwidth; !(b >= 1 && b <= mostBandwidth) {
-		return fault.New(fault.Invalid, "costs: network.bandwidth is %v bytes a second, want 1 to %v", b, mostBandwidth)
-	}
-	for name, p := range map[string]*Path{"network": &t.Network, "memory": &t.Memory} {
+	for name, p := range map[string]*Path{"network": &t.Network, "far": &t.Far, "memory": &t.Memory} {
+		if b := p.Bandwidth; p != &t.Memory && !(b >= 1 && b <= mostBandwidth) {
+			return fault.New(fault.Invalid, "costs: %s.bandwidth is %v bytes a second, want 1 to %v", name, b, mostBandwidth)
+		}
 		if p.Fragment < 1 || p.Fragment > mostBytes || p.Credit < 1 || p.Credit > 1<<20 {
 			return fault.New(fault.Invalid, "costs: %s.fragment is %d and %s.credit %d, want 1 or more", name, p.Fragment,
 				name, p.Credit)
@@ -157,6 +164,7 @@ func (t *Table) Validate() error {
 type File struct {
 	Format  int   `json:"goccl_costs"`
 	Network *Part `json:"network,omitempty"` // Costs.Network; nil if it was not measured
+	Far     *Part `json:"far,omitempty"`     // Costs.Far; likewise
 	Host    *Part `json:"host,omitempty"`    // the other costs; likewise
 	Costs   Table `json:"costs"`
 }
@@ -195,7 +203,7 @@ func Read(name string) (*File, error) {
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, mostFile))
-	f := new(File)
+	f := &File{Costs: *Usual()} // what the file lacks
 	if err == nil {
 		err = json.Unmarshal(text, f)
 	}

@@ -19,6 +19,7 @@ import (
 func wire() *cost.Table {
 	return &cost.Table{
 		Network: cost.Path{Bandwidth: 1e9, Fragment: 64 << 10, Credit: 16},
+		Far:     cost.Path{Bandwidth: 1e9, Fragment: 64 << 10, Credit: 16},
 		Memory:  cost.Path{Fragment: 64 << 10, Credit: 16},
 	}
 }
@@ -66,6 +67,39 @@ func takes(rank int) plan.Step {
 // pingPong is a message there and one back.
 func pingPong() *plan.Plan {
 	return exchange([2][]plan.Step{{sends(0), takes(0)}, {takes(1), sends(1)}})
+}
+
+// TestSiteCosts sends between hosts of one site and of two: what leaves a host shares its port, and
+// between sites has what that costs.
+func TestSiteCosts(t *testing.T) {
+	on := topo.AtSites([]int{0, 1, 2}, []int{0, 0, 1})
+	c := wire()
+	c.Network.Latency, c.Far.Latency, c.Far.Bandwidth = 1e-6, 1e-3, 1e8
+	c.Far.Send.Each, c.Far.Receive.Each = 2e-6, 3e-6
+	const bytes = 1000
+	equal(t, 1e-6+bytes/1e9, seconds(t, between(0, 1), on, c, bytes, 1))
+	equal(t, 1e-3+5e-6+bytes/1e8, seconds(t, between(0, 2), on, c, bytes, 1))
+	equal(t, 1e-3+5e-6+bytes/1e8, seconds(t, between(2, 1), on, c, bytes, 1))
+	c.Far.Bandwidth = 1e12 // the port is slower
+	equal(t, 1e-3+5e-6+bytes/1e9, seconds(t, between(0, 2), on, c, bytes, 1))
+}
+
+// between is a plan of three ranks, of which one sends a block to another.
+func between(from, to int) *plan.Plan {
+	return &plan.Plan{Name: "sends", Split: 1, Chans: 1, Needs: plan.Messages,
+		Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 3},
+		Program: func(rank int) plan.Program {
+			block := plan.Ref{Buf: plan.In, N: 1}
+			switch rank {
+			case from:
+				return plan.Program{Lanes: [][]plan.Step{{{Kind: plan.Send, Peer: to, Src: []plan.Ref{block}}}}}
+			case to:
+				block.Buf = plan.Out
+				return plan.Program{Lanes: [][]plan.Step{{{Kind: plan.Recv, Peer: from, Dst: block}}}}
+			}
+			return plan.Program{}
+		},
+	}
 }
 
 func TestCostsOfAMessage(t *testing.T) {

@@ -408,7 +408,8 @@ func (e *engine) missing() float64 {
 	return max(0, 1-cache/(touched*float64(ranks)))
 }
 
-// Network makes the network of a group with the costs of a table: each host has a port.
+// Network makes the network of a group with the costs of a table: each host has a port. Between
+// sites, messages cross a link more of each host, and take longer.
 func Network(on *topo.Group, costs *cost.Table) *network.Topology {
 	t := &network.Topology{Name: "hosts", Startup: 0}
 	port := t.AddClass("port", costs.Network.Latency/2, costs.Network.Bandwidth)
@@ -416,10 +417,27 @@ func Network(on *topo.Group, costs *cost.Table) *network.Topology {
 	inside := t.AddClass("inside", 0, insideBandwidth)
 	t.Classes[inside].Burst = network.MaxBytes
 	hub := t.AddSwitch("network")
+	var far int
+	var places []int // by site: its switch, for what stays there
+	if sites := len(on.Sites()); sites > 1 {
+		far = t.AddClass("far", max(0, costs.Far.Latency-costs.Network.Latency)/2, costs.Far.Bandwidth)
+		t.Classes[far].Burst = int64(costs.Far.Burst)
+		for i := range sites {
+			places = append(places, t.AddSwitch("site"+strconv.Itoa(i)))
+		}
+	}
 	ports := make([]int, len(on.Hosts()))
-	for i := range ports {
+	for i, ranks := range on.Hosts() {
 		ports[i] = t.AddSwitch("host" + strconv.Itoa(i))
-		t.AddDuplex(ports[i], hub, port)
+		if places == nil {
+			t.AddDuplex(ports[i], hub, port)
+			continue
+		}
+		edge := t.AddSwitch("edge" + strconv.Itoa(i))
+		t.AddDuplex(ports[i], edge, port)
+		// The first of two ways within a site, so the one that is taken.
+		t.AddDuplex(edge, places[on.SiteOf(ranks[0])], inside)
+		t.AddDuplex(edge, hub, far)
 	}
 	for rank := range on.Size() {
 		t.AddDuplex(t.AddRank("r"+strconv.Itoa(rank), false), ports[on.HostOf(rank)], inside)

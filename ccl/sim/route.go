@@ -98,7 +98,11 @@ func (e *engine) newPath(from, to int) (int32, error) {
 	}
 	e.net.paths = append(e.net.paths, way)
 	if e.o.Costs != nil {
-		e.costs = append(e.costs, costOf(&e.o.Costs.Network, way.alpha, false, from%e.shift, to%e.shift))
+		of := &e.o.Costs.Network
+		if e.o.On.SiteOf(from) != e.o.On.SiteOf(to) {
+			of = &e.o.Costs.Far
+		}
+		e.costs = append(e.costs, costOf(of, way.alpha, false, from%e.shift, to%e.shift))
 	}
 	return int32(len(e.net.paths) - 1), nil
 }

@@ -51,12 +51,14 @@ func Agree(said []Rank) (*Group, error) {
 		return nil, err
 	}
 	g.oversubscribed = park.Oversubscribed(places)
-	g.network = slowest(ranks)
+	g.network = slowest(ranks, func(r *Rank) *cost.Path { return r.Network })
+	g.far = slowest(ranks, func(r *Rank) *cost.Path { return r.Far })
 	return g, nil
 }
 
 // place finds the sites.
 func (g *Group) place() error {
+	g.site = make([]int, len(g.ranks))
 	index := map[string]int{}
 	for rank := range g.ranks {
 		first, site := g.hosts[g.host[rank]][0], g.ranks[rank].Site
@@ -69,16 +71,16 @@ func (g *Group) place() error {
 			at = len(g.sites)
 			index[site], g.sites = at, append(g.sites, nil)
 		}
-		g.sites[at] = append(g.sites[at], rank)
+		g.site[rank], g.sites[at] = at, append(g.sites[at], rank)
 	}
 	return nil
 }
 
-// slowest returns what messages between hosts cost at most, nil if a rank does not know.
-func slowest(ranks []Rank) *cost.Path {
-	all := ranks[0].Network
+// slowest returns what messages on a kind of path cost at most, nil if a rank does not know.
+func slowest(ranks []Rank, of func(*Rank) *cost.Path) *cost.Path {
+	all := of(&ranks[0])
 	for i := range ranks {
-		one := ranks[i].Network
+		one := of(&ranks[i])
 		if one == nil || all == nil {
 			return nil
 		}

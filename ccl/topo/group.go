@@ -22,11 +22,12 @@ type Group struct {
 	hosts          [][]int  // by host: its ranks, in ascending order; hosts are in the order of their first ranks
 	host           []int    // by rank: its host
 	sites          [][]int  // by site: its ranks, likewise
+	site           []int    // by rank: its site
 	cores          []string // by rank: names those that may share cores with it
 	oversubscribed bool
 	claims         bool
 	slot           int
-	network        *cost.Path // nil if a rank does not know it
+	network, far   *cost.Path // nil if a rank does not know it
 	devices        *Devices   // nil for none
 }
 
@@ -125,6 +126,9 @@ func (g *Group) Even() bool {
 // a site are at one together.
 func (g *Group) Sites() [][]int { return g.sites }
 
+// SiteOf returns the site of a rank, as its index in Sites.
+func (g *Group) SiteOf(rank int) int { return g.site[rank] }
+
 // Grid returns the levels of the group: how many ranks each host has, how many hosts each site, and
 // how many sites there are. ok is false where hosts, or sites, differ in that.
 func (g *Group) Grid() (ranks, hosts, sites int, ok bool) {
@@ -161,6 +165,21 @@ func (g *Group) Oversubscribed() bool { return g.oversubscribed }
 // Network returns what messages between hosts cost: each cost is that of the rank for which it is
 // highest. It returns nil where a rank does not know.
 func (g *Group) Network() *cost.Path { return g.network }
+
+// Far is Network for messages between sites.
+func (g *Group) Far() *cost.Path { return g.far }
+
+// AmongHosts makes up the group of which each host is a rank, at the same sites.
+func (g *Group) AmongHosts() *Group {
+	hosts, sites := make([]int, len(g.hosts)), make([]int, len(g.hosts))
+	for i := range hosts {
+		hosts[i] = i
+	}
+	for rank, site := range g.site {
+		sites[g.host[rank]] = site
+	}
+	return AtSites(hosts, sites)
+}
 
 // Has reports whether a rank has a transport.
 func (g *Group) Has(transport string) bool {

@@ -25,6 +25,7 @@ type Rank struct {
 	Site    string `json:"site,omitempty"`   // the name of the place where its host is; "" for none
 	// Network is what messages to other hosts cost, if that was measured.
 	Network *cost.Path `json:"network,omitempty"`
+	Far     *cost.Path `json:"far,omitempty"` // likewise, to hosts of other sites
 	// Transports are the names of those that it has.
 	Transports []string `json:"transports,omitempty"`
 }

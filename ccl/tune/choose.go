@@ -2,6 +2,7 @@ package tune
 
 import (
 	"math"
+	"strings"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/topo"
@@ -49,7 +50,7 @@ type Wishes struct {
 	Table *Table
 	// Among, if it is given, chooses between ranks that are hosts of their own, where no row fits
 	// and Determinism allows it; usual is what the rules choose.
-	Among func(call Call, ranks int, usual string) string
+	Among func(call Call, usual string) string
 	// Determinism 3 or 4 allows only algorithms that reduce in rank order (level 4 of package
 	// verify). They give the same bits at every size, so the choice among them may depend on the
 	// size.
@@ -200,9 +201,6 @@ func unmeasured(call Call, on *topo.Group, wishes *Wishes) string {
 			return name
 		}
 	}
-	if name := overSites(call, on, wishes); name != "" {
-		return name
-	}
 	if name := overHosts(call, on, wishes); name != "" {
 		return name
 	}
@@ -222,21 +220,25 @@ func overAll(call Call, on *topo.Group, wishes *Wishes) string {
 		return "direct"
 	}
 	name := usual(call, ranks)
-	if len(on.Hosts()) < ranks || on.Has("rdma") {
+	if len(on.Hosts()) < ranks {
+		return name
+	}
+	name = bySites(call, on, name)
+	if on.Has("rdma") {
 		return name // adapters send long messages in place, and nobody has measured them
 	}
 	if call.Coll == dtype.Broadcast && call.Bytes > longBroadcast {
 		name = "double_binary_tree"
 	}
-	return wishes.among(call, ranks, name)
+	return wishes.among(call, name)
 }
 
-// among returns the choice between ranks that are hosts of their own.
-func (w *Wishes) among(call Call, ranks int, usual string) string {
+// among returns the choice between hosts, each of which is one rank of it.
+func (w *Wishes) among(call Call, usual string) string {
 	if w.Among == nil {
 		return usual
 	}
-	return w.Among(call, ranks, usual)
+	return w.Among(call, usual)
 }
 
 // usual returns the choice among messages by the rules.
@@ -328,20 +330,55 @@ func betweenHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	switch coll := call.Coll; {
 	case !on.Even() || !on.Levels() || wishes.ordered(coll):
 	case coll == dtype.AllReduce || coll == dtype.AllGather || coll == dtype.ReduceScatter:
-		return "hierarchical.window." + amongHosts(call, on, wishes)
+		name := amongHosts(call, on, wishes)
+		if strings.Contains(name, ".") { // devices know two levels
+			name = overMessages(perHost(call, on), len(on.Hosts()))
+		}
+		return "hierarchical.window." + name
 	}
 	return overAll(call, on, wishes)
 }
 
-// amongHosts returns the algorithm between hosts, each of which is one rank of it.
+// perHost returns a call between hosts, each of which is one rank of it.
+func perHost(call Call, on *topo.Group) Call {
+	call.Bytes = call.Bytes / int64(on.Size()) * int64(len(on.Hosts()))
+	return call
+}
+
+// amongHosts returns the algorithm between hosts, each of which is one rank of it: with two levels
+// where they are at several sites.
 func amongHosts(call Call, on *topo.Group, wishes *Wishes) string {
-	hosts := len(on.Hosts())
-	call.Bytes = call.Bytes / int64(on.Size()) * int64(hosts)
-	name := overMessages(call, hosts)
-	if on.Has("rdma") {
-		return name
+	call = perHost(call, on)
+	name := bySites(call, on, overMessages(call, len(on.Hosts())))
+	if !on.Has("rdma") {
+		name = wishes.among(call, name)
 	}
-	return wishes.among(call, hosts, name)
+	return strings.TrimPrefix(name, "hierarchical.")
+}
+
+// bySites returns the algorithm between hosts, each of which is one rank of it: usual if they are
+// not at several sites that are levels.
+func bySites(call Call, on *topo.Group, usual string) string {
+	_, hosts, sites, even := on.Grid()
+	switch call.Coll {
+	case dtype.AllReduce:
+		even = even || !on.Levels()
+	case dtype.AllGather, dtype.ReduceScatter:
+	default:
+		return usual
+	}
+	if sites < 2 || hosts < 2 || !even {
+		return usual
+	}
+	within, across := "ring", "direct"
+	message := call.Bytes / int64(hosts)
+	if small(hosts, message) {
+		within = "direct"
+	}
+	if call.Coll == dtype.AllReduce && sites > 2 && !small(sites, message) {
+		across = "two_shot"
+	}
+	return "hierarchical." + within + "." + across
 }
 
 // What a device is taken to cost, if nobody has measured it.
@@ -420,46 +457,11 @@ func overHosts(call Call, on *topo.Group, wishes *Wishes) string {
 	default:
 		return ""
 	}
-	return "hierarchical." + withinHost(call, on) + "." + amongHosts(call, on, wishes)
-}
-
-// withinHost returns the algorithm of the innermost of several levels.
-func withinHost(call Call, on *topo.Group) string {
-	if on.Slot() > 0 && call.Bytes <= fewPieces*int64(on.Slot()) {
-		return "window"
+	inner := "direct"
+	if on.Slot() > 0 && bytes <= fewPieces*int64(on.Slot()) {
+		inner = "window"
 	}
-	return "direct"
-}
-
-// overSites returns the algorithm for hosts at several sites, "" where sites are no levels.
-func overSites(call Call, on *topo.Group, wishes *Wishes) string {
-	ranks, hosts, sites, even := on.Grid()
-	switch call.Coll {
-	case dtype.AllReduce:
-		even = even || !on.Levels()
-	case dtype.AllGather, dtype.ReduceScatter:
-	default:
-		return ""
-	}
-	if sites < 2 || sites == on.Size() || !even || wishes.ordered(call.Coll) {
-		return ""
-	}
-	name := "hierarchical"
-	if on.Levels() {
-		name += "." + withinHost(call, on)
-	}
-	if hosts > 1 {
-		within := "ring"
-		if message := call.Bytes / int64(ranks*hosts); small(hosts, message) {
-			within = "direct"
-		}
-		name += "." + within
-	}
-	across := "direct"
-	if message := call.Bytes / int64(ranks*hosts); call.Coll == dtype.AllReduce && sites > 2 && !small(sites, message) {
-		across = "two_shot"
-	}
-	return name + "." + across
+	return "hierarchical." + inner + "." + amongHosts(call, on, wishes)
 }
 
 // small reports whether a rank should send a message of this size to each other rank.

@@ -150,7 +150,7 @@ func TestUnmeasuredExists(t *testing.T) {
 // and among hosts that are levels, if no row fits and ranks need not reduce in their order.
 func TestAmong(t *testing.T) {
 	var asked []Call
-	wishes := Wishes{Among: func(call Call, ranks int, usual string) string {
+	wishes := Wishes{Among: func(call Call, usual string) string {
 		asked = append(asked, call)
 		if usual == "ring" {
 			return "segmented_ring"
@@ -260,7 +260,7 @@ func TestSites(t *testing.T) {
 		{levels, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring.direct"},
 		{levels.WithSlot(64 * K), dtype.AllReduce, 1 << 20, "hierarchical.window.ring.direct"},
 		{levels.WithSlot(64 * K), dtype.AllGather, 16 * K, "hierarchical.window.direct.direct"},
-		{single, dtype.ReduceScatter, 1 << 20, "hierarchical.direct.direct"},
+		{single, dtype.ReduceScatter, 1 << 20, "hierarchical.direct.ring"},
 		{topo.AtSites([]int{0, 1, 2}, []int{0, 1, 2}), dtype.AllReduce, 8, "direct"},
 		{topo.AtSites([]int{0, 0, 1, 1, 2, 2}, []int{0, 0, 1}), dtype.AllReduce, 1 << 20, "hierarchical.direct.ring"},
 	} {

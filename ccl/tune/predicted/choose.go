@@ -2,6 +2,7 @@ package predicted
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/algo"
@@ -28,51 +29,71 @@ const (
 // Chooser chooses algorithms between ranks that are hosts of their own, by what is predicted for
 // them. Any goroutine may use it.
 type Chooser struct {
+	on       *topo.Group
 	costs    cost.Table
-	channels int  // that links have for the messages of plans
-	wrong    bool // no network costs that
+	channels int // that links have for the messages of plans
 
 	mu    sync.Mutex
-	among map[int]*Predictor // by ranks; nil where it cannot predict
+	among *Predictor // of the hosts; nil if it predicts nothing
 	names map[question]string
 }
 
 type question struct {
 	coll  dtype.Collective
-	ranks int
 	class int // the logarithm of the bytes
 	usual string
 }
 
-// NewChooser returns a Chooser for a network. All ranks that give the same network choose alike.
-// Another rank may have said what it costs: where that cannot be, the Chooser predicts nothing, and
-// it cuts messages as this library does.
-func NewChooser(network *cost.Path, channels int) *Chooser {
-	c := &Chooser{costs: *cost.Usual(), channels: channels, among: map[int]*Predictor{}, names: map[question]string{}}
+// Among returns tune.Wishes.Among for a group, nil where its ranks have not said what their network
+// costs.
+func Among(group *topo.Group, channels int) func(tune.Call, string) string {
+	if group.Network() == nil {
+		return nil
+	}
+	return NewChooser(group, group.Network(), group.Far(), channels).Choose
+}
+
+// NewChooser returns a Chooser for the hosts of a group, whose messages cost what network says, and
+// those between sites what far says. It predicts nothing for too many hosts, for several sites where
+// far is nil, and for a network that cannot be: another rank may have said what it costs. Messages
+// are cut as this library cuts them. All ranks that give the same choose alike.
+func NewChooser(group *topo.Group, network, far *cost.Path, channels int) *Chooser {
+	c := &Chooser{costs: *cost.Usual(), channels: channels, names: map[question]string{}}
 	c.costs.Network = *network
+	if far != nil {
+		c.costs.Far = *far
+	}
 	c.costs.Network.TCP()
-	c.wrong = c.costs.Validate() != nil
+	c.costs.Far.TCP()
+	hosts := len(group.Hosts())
+	if hosts < 2 || hosts > mostRanks || len(group.Sites()) > 1 && far == nil || c.costs.Validate() != nil {
+		return c
+	}
+	c.on = group.AmongHosts()
+	if p, err := New(c.on, &c.costs); err == nil {
+		c.among = p
+	}
 	return c
 }
 
 // Choose is tune.Wishes.Among. The first choice for a size, of those that are rounded to the same
 // power of two, takes some milliseconds, later ones a look-up.
-func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
+func (c *Chooser) Choose(call tune.Call, usual string) string {
 	switch call.Coll {
 	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
 	default:
 		return usual // a rank does not know the size, or there is none
 	}
-	if ranks < 2 || ranks > mostRanks || call.Bytes <= 0 || c.wrong {
+	if call.Bytes <= 0 || c.among == nil {
 		return usual
 	}
 	class := int(math.Round(math.Log2(float64(min(call.Bytes, mostBytes)))))
-	key := question{call.Coll, ranks, class, usual}
+	key := question{call.Coll, class, usual}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name, ok := c.names[key]
 	if !ok {
-		name = c.choose(call.Coll, ranks, max(1<<class, int64(elementBytes*ranks)), usual)
+		name = c.choose(call.Coll, max(1<<class, int64(elementBytes*c.on.Size())), usual)
 		c.names[key] = name
 	}
 	return name
@@ -82,22 +103,14 @@ func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
 const elementBytes = 4
 
 // choose returns the algorithm that is predicted to be fastest.
-func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual string) string {
-	on := topo.Spread(ranks, ranks)
-	p, ok := c.among[ranks]
-	if !ok {
-		p, _ = New(on, &c.costs) // costs that were validated make a network that is valid
-		c.among[ranks] = p
-	}
-	if p == nil {
-		return usual
-	}
+func (c *Chooser) choose(coll dtype.Collective, bytes int64, usual string) string {
+	p := c.among
 	best, name := math.Inf(1), usual
 	if seconds, ok := p.score(coll, usual, bytes); ok {
 		best = seconds / better
 	}
-	for _, a := range algo.For(coll) { // those that send messages can also be a level between hosts
-		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, on)
+	for _, a := range c.candidates(coll) { // those that send messages can also be a level between hosts
+		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: c.on.Size()}, c.on)
 		if a.Name == usual || a.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
 			made.Needs&(plan.Gets|plan.Puts) != 0 {
 			continue
@@ -107,6 +120,23 @@ func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual st
 		}
 	}
 	return name
+}
+
+// candidates returns the algorithms of a collective, and where there are sites of several hosts a
+// few of those of which sites are a level.
+func (c *Chooser) candidates(coll dtype.Collective) []algo.Algorithm {
+	all := slices.Clone(algo.For(coll))
+	if sites := len(c.on.Sites()); sites == 1 || sites == c.on.Size() {
+		return all
+	}
+	for _, within := range []string{"direct", "ring"} {
+		for _, across := range []string{"direct", "ring", "two_shot"} {
+			if a, err := algo.Find(coll, "hierarchical."+within+"."+across); err == nil {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
 }
 
 // score returns the time of a call alone, and of one among others, added up: where a network lets

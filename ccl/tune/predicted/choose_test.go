@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/tune"
 )
 
@@ -24,7 +25,10 @@ func gigabit() *cost.Path {
 
 // These are the choices that the measurements of docs/predict.md bear out.
 func TestChoices(t *testing.T) {
-	c := NewChooser(gigabit(), 4)
+	choosers := map[int]*Chooser{}
+	for ranks := range mostRanks + 2 {
+		choosers[ranks] = chooser(ranks, gigabit())
+	}
 	for _, test := range []struct {
 		coll  dtype.Collective
 		ranks int
@@ -47,14 +51,41 @@ func TestChoices(t *testing.T) {
 		{dtype.AllReduce, 4, 0, "direct", "direct"},
 	} {
 		call := tune.Call{Coll: test.coll, Bytes: test.bytes}
-		got := c.Choose(call, test.ranks, test.usual)
+		got := choosers[test.ranks].Choose(call, test.usual)
 		require.Equal(t, test.want, got, "%+v", test)
-		require.Equal(t, got, c.Choose(call, test.ranks, test.usual), "it is kept")
+		require.Equal(t, got, choosers[test.ranks].Choose(call, test.usual), "it is kept")
 	}
 	// Sizes of a class have the same choice, and long ones that of the longest that is simulated.
 	for _, bytes := range []int64{800 << 10, 1 << 20, 1400 << 10, 1 << 40} {
-		require.Equal(t, "chain", c.Choose(tune.Call{Coll: dtype.Broadcast, Bytes: bytes}, 6, "binomial"), bytes)
+		require.Equal(t, "chain", choosers[6].Choose(tune.Call{Coll: dtype.Broadcast, Bytes: bytes}, "binomial"), bytes)
 	}
+}
+
+// chooser returns the Chooser of hosts of a rank each.
+func chooser(hosts int, network *cost.Path) *Chooser {
+	return NewChooser(topo.Spread(max(hosts, 1), max(hosts, 1)), network, nil, 4)
+}
+
+// TestChoosesSites has two sites of two hosts, at several distances. What crosses the distance in
+// few steps is better until its bytes take longer.
+func TestChoosesSites(t *testing.T) {
+	on := topo.AtSites([]int{0, 1, 2, 3}, []int{0, 0, 1, 1})
+	for _, test := range []struct {
+		far   float64 // seconds
+		bytes int64
+		want  string
+	}{
+		{5e-3, 256 << 10, "hierarchical.direct.direct"},
+		{25e-3, 1 << 20, "hierarchical.direct.direct"},
+		{1e-5, 1 << 20, "ring"},
+	} {
+		far := gigabit()
+		far.Latency = test.far
+		c := NewChooser(on, gigabit(), far, 4)
+		require.Equal(t, test.want, c.Choose(tune.Call{Coll: dtype.AllReduce, Bytes: test.bytes}, "ring"), "%+v", test)
+	}
+	c := NewChooser(on, gigabit(), nil, 4)
+	require.Equal(t, "ring", c.Choose(tune.Call{Coll: dtype.AllReduce, Bytes: 64}, "ring"), "nobody knows the distance")
 }
 
 // Every rank that knows the same network chooses the same, whatever it has been asked before and by
@@ -66,14 +97,17 @@ func TestAllChooseAlike(t *testing.T) {
 	chosen := make([]map[string]string, 4)
 	for k := range chosen {
 		chosen[k] = map[string]string{}
-		c := NewChooser(network, 4)
+		var choosers []*Chooser
+		for i := range 3 {
+			choosers = append(choosers, chooser(2+i, network))
+		}
 		group.Go(func() {
 			for i := range 40 {
 				i = (i*7 + k*11) % 40
-				ranks, bytes := 2+i%3, int64(64)<<(i%10*2)
+				ranks, bytes := i%3, int64(64)<<(i%10*2)
 				for _, coll := range []dtype.Collective{dtype.AllReduce, dtype.Broadcast, dtype.Reduce} {
 					call := tune.Call{Coll: coll, Bytes: bytes}
-					chosen[k][fmt.Sprint(coll, ranks, bytes)] = c.Choose(call, ranks, "binomial")
+					chosen[k][fmt.Sprint(coll, ranks, bytes)] = choosers[ranks].Choose(call, "binomial")
 				}
 			}
 		})
@@ -87,6 +121,7 @@ func TestAllChooseAlike(t *testing.T) {
 // What another rank says of the network is bounded: no value makes this rank simulate for long, or
 // fail.
 func TestStrangeNetworks(t *testing.T) {
+	sites := topo.AtSites([]int{0, 1, 2, 3}, []int{0, 0, 1, 1})
 	for _, change := range []func(p *cost.Path){
 		func(p *cost.Path) { p.Fragment, p.Credit = 1, 1 },
 		func(p *cost.Path) { p.Fragment, p.Credit = -1, -1 },
@@ -105,8 +140,9 @@ func TestStrangeNetworks(t *testing.T) {
 		network := gigabit()
 		change(network)
 		begun := time.Now()
-		name := NewChooser(network, 4).Choose(tune.Call{Coll: dtype.AllReduce, Bytes: 1 << 20}, 8, "ring")
-		require.NotEmpty(t, name)
+		for _, c := range []*Chooser{chooser(8, network), NewChooser(sites, gigabit(), network, 4)} {
+			require.NotEmpty(t, c.Choose(tune.Call{Coll: dtype.AllReduce, Bytes: 1 << 20}, "ring"))
+		}
 		require.Less(t, time.Since(begun), 20*time.Second, "%+v", network)
 	}
 }
@@ -115,20 +151,19 @@ func BenchmarkFirstChoice(b *testing.B) {
 	for _, ranks := range []int{4, mostRanks} {
 		b.Run(fmt.Sprint(ranks), func(b *testing.B) {
 			for b.Loop() {
-				c := NewChooser(gigabit(), 4)
-				c.Choose(tune.Call{Coll: dtype.AllReduce, Bytes: mostBytes}, ranks, "ring")
+				chooser(ranks, gigabit()).Choose(tune.Call{Coll: dtype.AllReduce, Bytes: mostBytes}, "ring")
 			}
 		})
 	}
 }
 
 func BenchmarkChoice(b *testing.B) {
-	c := NewChooser(gigabit(), 4)
+	c := chooser(4, gigabit())
 	call := tune.Call{Coll: dtype.AllReduce, Bytes: 1 << 20}
 	begun := time.Now()
-	c.Choose(call, 4, "ring")
+	c.Choose(call, "ring")
 	b.ReportMetric(float64(time.Since(begun).Milliseconds()), "ms-first")
 	for b.Loop() {
-		c.Choose(call, 4, "ring")
+		c.Choose(call, "ring")
 	}
 }

@@ -65,15 +65,15 @@ func explain() *cobra.Command {
 				return fmt.Errorf("GOCCL_TUNE: %w", err)
 			}
 		}
-		if costs.Network != nil {
-			wishes.Among = predicted.NewChooser(&costs.Costs.Network, exec.PlanChannels).Choose
-		}
 		on, err := measured.Group(*count, *hosts, measured.Slot, true)
 		if err == nil && *hosts == 1 {
 			on = on.WithSlot(on.Room())
 		}
 		if err != nil {
 			return err
+		}
+		if costs.Network != nil {
+			wishes.Among = predicted.NewChooser(on, &costs.Costs.Network, nil, exec.PlanChannels).Choose
 		}
 		var rows []explained
 		for _, coll := range *colls {

@@ -279,7 +279,7 @@ func writeCosts(name string, made *cost.File) error {
 
 func printCosts(out io.Writer, f *cost.File, at string) error {
 	c := &f.Costs
-	for _, part := range []*cost.Part{f.Network, f.Host} {
+	for _, part := range []*cost.Part{f.Network, f.Far, f.Host} {
 		if part != nil {
 			fmt.Fprintf(out, "%s, measured %s: predictions miss the calls that the costs were made of by %.1f %% "+
 				"in the middle;\nblocks of these calls differ by %.1f %%\n", part.Of, part.Measured.Format(time.DateTime),
@@ -291,6 +291,9 @@ func printCosts(out io.Writer, f *cost.File, at string) error {
 	fmt.Fprintln(table, "messages\tlatency (µs)\tbandwidth (GB/s)\tburst (B)")
 	fmt.Fprintf(table, "between hosts\t%.3f\t%.4g\t%.0f\n", c.Network.Latency*1e6, c.Network.Bandwidth/1e9,
 		c.Network.Burst)
+	if f.Far != nil {
+		fmt.Fprintf(table, "between sites\t%.3f\t%.4g\t%.0f\n", c.Far.Latency*1e6, c.Far.Bandwidth/1e9, c.Far.Burst)
+	}
 	fmt.Fprintf(table, "in a host\t%.3f\n", c.Memory.Latency*1e6)
 	table.Flush()
 	fmt.Fprintf(out, "\na core's cache: %.0f KiB\n\n", c.Cache/1024)

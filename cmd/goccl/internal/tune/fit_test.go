@@ -29,7 +29,7 @@ func TestPrintCosts(t *testing.T) {
 	for _, want := range []string{
 		"a test, measured 0001-01-01 00:00:00: predictions miss the calls that the costs were made of by 1.2 % in the middle;",
 		"between hosts  5.000         1.18",
-		"takes over a core                 1.000",
+		"takes over a core in a host       1.000",
 		"here has them\n",
 	} {
 		require.Contains(t, out.String(), want)

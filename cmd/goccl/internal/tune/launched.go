@@ -46,6 +46,10 @@ func fitLaunched(spec ranks.Spec, opts ccl.Options, before *cost.File, write fun
 		if made, err = fitted(samples, true, of, before); err != nil {
 			return err // the other rank is told that this one leaves
 		}
+		if len(group.Sites()) > 1 {
+			made.Far, made.Costs.Far = made.Network, made.Costs.Network
+			made.Network, made.Costs.Network = before.Network, before.Costs.Network
+		}
 		if text, err = json.Marshal(made); err != nil {
 			return err
 		}
@@ -61,7 +65,11 @@ func fitLaunched(spec ranks.Spec, opts ccl.Options, before *cost.File, write fun
 		return err
 	}
 	mine := *before // what this host has measured of itself stays
-	mine.Network, mine.Costs.Network = theirs.Network, theirs.Costs.Network
+	if len(group.Sites()) > 1 {
+		mine.Far, mine.Costs.Far = theirs.Far, theirs.Costs.Far
+	} else {
+		mine.Network, mine.Costs.Network = theirs.Network, theirs.Costs.Network
+	}
 	return write(&mine)
 }
 
