@@ -34,7 +34,7 @@ func onHosts(t *testing.T, group *topo.Group, opts GroupOptions) []*Communicator
 		require.NoError(t, err)
 		var a address
 		require.NoError(t, json.Unmarshal(e.address, &a))
-		a.Place.Network = uint64(group.HostOf(rank))
+		a.Place.Network, a.Site = uint64(group.HostOf(rank)), group.Rank(rank).Site
 		e.address, err = json.Marshal(a)
 		require.NoError(t, err)
 		endpoints[rank], addresses[rank] = e, e.address
@@ -63,9 +63,14 @@ func onAll(t *testing.T, comms []*Communicator, run func(rank int) error) {
 // TestHosts runs collectives on hosts of equal and unequal size whose ranks follow each other or do
 // not, with sizes for which the choice differs.
 func TestHosts(t *testing.T) {
-	for _, hosts := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 1, 0}, {0, 1, 2, 0, 1}} {
-		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
-			comms := onHosts(t, topo.OnHosts(hosts...), GroupOptions{})
+	for _, group := range []*topo.Group{
+		topo.OnHosts(0, 0, 1, 1), topo.OnHosts(0, 1, 0, 1), topo.OnHosts(0, 0, 1, 0), topo.OnHosts(0, 1, 2, 0, 1),
+		topo.AtSites([]int{0, 1, 2, 3}, []int{0, 1, 0, 1}), topo.AtSites([]int{0, 1, 2, 3, 4}, []int{0, 0, 0, 1, 1}),
+		topo.AtSites([]int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 0, 1, 1}),
+	} {
+		t.Run(group.Form(), func(t *testing.T) {
+			comms := onHosts(t, group, GroupOptions{})
+			require.Equal(t, group.Sites(), comms[0].Group().Sites())
 			n := len(comms)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -136,6 +141,8 @@ func TestHostsAreChosen(t *testing.T) {
 		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllReduce, 1 << 20, false, "two_shot"},
 		{topo.OnHosts(0, 0, 1, 1), 4, dtype.AllGather, 1 << 20, false, "hierarchical.direct.ring"},
 		{topo.OnHosts(0, 1, 2, 3), 2, dtype.AllReduce, 1 << 20, false, "ring"},
+		{topo.AtSites([]int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 0, 1, 1}), 2, dtype.AllReduce, 64 << 10, true,
+			"hierarchical.window.direct.direct"},
 	} {
 		p := newPlanner(&GroupOptions{Determinism: test.determinism}, nil, test.group)
 		if test.windows {

@@ -249,7 +249,8 @@ func TestSites(t *testing.T) {
 	}{
 		{pairs, dtype.AllReduce, 8, "hierarchical.direct.direct"},
 		{pairs, dtype.AllReduce, 64 * K, "hierarchical.direct.direct"},
-		{pairs, dtype.AllReduce, 1 << 30, "hierarchical.ring.direct"},
+		{pairs, dtype.AllReduce, 1 << 20, "hierarchical.ring.direct"},
+		{pairs, dtype.AllReduce, 1<<20 + 1, "ring"},
 		{pairs, dtype.AllGather, 8, "hierarchical.direct.direct"},
 		{pairs, dtype.ReduceScatter, 1 << 20, "hierarchical.ring.direct"},
 		{pairs, dtype.Broadcast, 8, "binomial"},
@@ -258,6 +259,7 @@ func TestSites(t *testing.T) {
 		{uneven, dtype.AllReduce, 1 << 20, "hierarchical.ring.direct"},
 		{uneven, dtype.AllGather, 1 << 20, "ring"},
 		{levels, dtype.AllReduce, 1 << 20, "hierarchical.direct.ring.direct"},
+		{levels, dtype.AllReduce, 4 << 20, "hierarchical.direct.ring"},
 		{levels.WithSlot(64 * K), dtype.AllReduce, 1 << 20, "hierarchical.window.ring.direct"},
 		{levels.WithSlot(64 * K), dtype.AllGather, 16 * K, "hierarchical.window.direct.direct"},
 		{single, dtype.ReduceScatter, 1 << 20, "hierarchical.direct.ring"},

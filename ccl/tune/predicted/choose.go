@@ -17,6 +17,7 @@ import (
 const (
 	mostRanks = 8
 	mostBytes = 1 << 20 // longer calls are chosen as this one
+	mostFar   = 4 << 20 // likewise, between sites: a long path holds some megabytes
 )
 
 // How many times shorter a prediction must be to win: over the rules, for which some of what is not
@@ -87,7 +88,11 @@ func (c *Chooser) Choose(call tune.Call, usual string) string {
 	if call.Bytes <= 0 || c.among == nil {
 		return usual
 	}
-	class := int(math.Round(math.Log2(float64(min(call.Bytes, mostBytes)))))
+	most := int64(mostBytes)
+	if len(c.on.Sites()) > 1 {
+		most = mostFar
+	}
+	class := int(math.Round(math.Log2(float64(min(call.Bytes, most)))))
 	key := question{call.Coll, class, usual}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -157,6 +157,16 @@ func BenchmarkFirstChoice(b *testing.B) {
 	}
 }
 
+func BenchmarkFirstChoiceOfSites(b *testing.B) {
+	far := gigabit()
+	far.Latency = 5e-3
+	on := topo.AtSites([]int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 0, 1, 1, 1, 1})
+	for b.Loop() {
+		c := NewChooser(on, gigabit(), far, 4)
+		c.Choose(tune.Call{Coll: dtype.AllReduce, Bytes: mostFar}, "ring")
+	}
+}
+
 func BenchmarkChoice(b *testing.B) {
 	c := chooser(4, gigabit())
 	call := tune.Call{Coll: dtype.AllReduce, Bytes: 1 << 20}

@@ -29,7 +29,8 @@ const fitHelp = `Two ranks exchange messages and reduce vectors. The costs of th
 call are those with which a simulation of what runs takes the time that was
 measured: those of the ranks of this host, or with --launched of the network
 between two. They are kept for this user and host, and groups between hosts
-choose algorithms by them. With --rate or --delay the network is made, and a
+choose algorithms by them; with other GOCCL_SITE on the two, they are those of
+the network between sites. With --rate or --delay the network is made, and a
 file has its costs, which GOCCL_COSTS and goccl tune check read.
 
   goccl run -n 1 --hosts 2 --host 0 --address 10.0.0.1 --port 29400 -- \
