@@ -202,7 +202,7 @@ bench-readme: setup ## The table and the picture of the README, measured anew on
 	@$(GO_ENV) $$VENV/bin/python tests/bench/readme.py build/bench/readme/runs.csv
 
 .PHONY: predict
-predict: setup ## docs/predict.md: how far predictions are off, measured anew on an idle machine (hours; root; PREDICT_ARGS="--kept" only draws what is kept)
+predict: setup ## docs/predict.md: how far predictions are off, measured anew on an idle machine (an hour; root; PREDICT_ARGS="--kept" only draws what is kept)
 	@$(GO_ENV) tests/bench/install.sh plot
 	@$(GO_ENV) $$VENV/bin/python tests/bench/predict.py $(PREDICT_ARGS)
 

@@ -8,8 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
+	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/ccl/topo/network"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 )
 
 // The links of GPUs, and of hosts that have them.
@@ -101,8 +104,8 @@ But the tree is not the fastest with small blocks: recursive doubling has a thir
 ranks are a power of two and links not shared, Rabenseifner's takes over from there, before the ring does (%s):
 
 %s
-A tree that is cut into more and smaller pieces than goccl's four segments, as NCCL's is, comes nearer to the ring with large blocks. That moves
-the sizes; with small blocks the steps stay what they are.`, portText, grid("n | `ring` beats the tree from | `rabenseifner` beats all three from | "+
+A tree that is cut into more and smaller pieces than goccl's four segments, as NCCL's is, comes nearer to the ring with large blocks
+([how near](#bandwidth-of-a-double-tree) in goccl). That moves the sizes; with small blocks the steps stay what they are.`, portText, grid("n | `ring` beats the tree from | `rabenseifner` beats all three from | "+
 			"16 KiB: `double_binary_tree` | `recursive_doubling` | `rabenseifner` | `ring`", rows...))}
 }
 
@@ -171,7 +174,7 @@ If each GPU has an adapter of its own, on a switch of its own (rails), the flat 
 %s
 The tree across is the best nowhere. With small blocks it has more steps than recursive doubling. With large ones it takes %.1f times as
 long as a ring across (one adapter, 1 GiB), though its busiest link carries as much, since the links of a tree are idle while a segment goes
-up and comes down. Smaller segments would help it; a tree of whole messages (`+"`naive`"+`) is worse. The best are, by size:
+up and comes down. Smaller pieces help it [a little](#bandwidth-of-a-double-tree); a tree of whole messages (`+"`naive`"+`) is worse. The best are, by size:
 recursive doubling, Rabenseifner's, and with the largest blocks either that or a ring across, by how messages meet in the fat tree. That is
 also how goccl chooses across [many hosts](many-ranks.md). Rabenseifner's over all ranks needs no hierarchy here, as it is one: a rank gives
 half of the block to the nearest rank, a quarter to the next and so on, so an eighth is left when it comes to other hosts. That takes hosts
@@ -248,4 +251,55 @@ exchange what goes to the same GPUs of others, few and large messages leave it. 
 With the smallest blocks Bruck's is faster still: 7 steps, in which a block travels half the bits of its distance.
 
 %s`, hosts, gpus, grid("all_to_all | 64 B for each other GPU | blocks that a GPU sends | 4 KiB | 256 KiB", rows...))}
+}
+
+// executed returns how long an all-reduce takes between hosts with a core each, as the executor
+// runs it.
+func executed(t *testing.T, hosts int) func(name string, m int) float64 {
+	costs := *cost.Usual()
+	costs.Network.Latency, costs.Network.Bandwidth, costs.Network.Fragment = 5e-6, 1.25e9, 64*kibi
+	costs.Network.Send, costs.Network.Receive = cost.Work{Each: 2e-6, Byte: 1e-10}, cost.Work{Each: 2e-6, Byte: 1e-10}
+	said := make([]topo.Rank, hosts)
+	for rank := range said {
+		said[rank] = topo.Rank{Number: rank, Size: hosts, Place: topo.Place{Machine: strconv.Itoa(rank)}, Cores: "0"}
+	}
+	on, err := topo.Agree(said)
+	require.NoError(t, err)
+	p, err := predicted.New(on, &costs)
+	require.NoError(t, err)
+	known := map[string]float64{}
+	return func(name string, m int) float64 {
+		key := fmt.Sprint(name, m)
+		if _, ok := known[key]; !ok {
+			known[key], err = p.Call(dtype.AllReduce, name, int64(m), 4, 1)
+			require.NoError(t, err)
+		}
+		return known[key]
+	}
+}
+
+func bandwidthOfDoubleTree(t *testing.T) claim {
+	few, many := executed(t, 8), executed(t, 64)
+	var rows []string
+	for _, name := range []string{"ring", "rabenseifner", "recursive_doubling", "naive", "double_binary_tree"} {
+		rows = append(rows, fmt.Sprintf("`%s` | %s | %s | %s | %s | %s", name, took(few(name, mebi)),
+			took(few(name, 64*mebi)), took(many(name, 64*kibi)), took(many(name, mebi)), took(many(name, 64*mebi))))
+	}
+	tree := "double_binary_tree"
+	require.Less(t, many(tree, 64*kibi), many("recursive_doubling", 64*kibi))
+	require.Less(t, many("rabenseifner", 64*kibi), many(tree, 64*kibi))
+	over := func(each func(string, int) float64) float64 { return each(tree, 64*mebi) / each("ring", 64*mebi) }
+	alone := play(t, network.Uniform(64, port), dtype.AllReduce, tree, 64*mebi).Makespan /
+		play(t, network.Uniform(64, port), dtype.AllReduce, "ring", 64*mebi).Makespan
+	require.Greater(t, over(many), 1.5)
+	return claim{"Bandwidth of a double tree", "A double binary tree has the full bandwidth of all links, as a ring has.",
+		"right for what it sends, not for how long it takes", fmt.Sprintf(`no rank sends more than 2·m, but it has to wait for two children
+before it can pass on a sum, and for its parent before it can pass on a result. All above is simulated with steps that store and forward:
+with 64 MiB on 64 ranks the tree takes %.2f times as long as the ring. Here are predictions of what goccl's executor does, which passes on
+fragments of 64 KiB while a message comes in (hosts with 10 Gbit/s, 5 µs, and 2 µs for a fragment at either end):
+
+%s
+With 64 MiB the tree now takes %.2f times as long as the ring on 64 hosts, and %.2f times on 8. Fragments serve it best in the middle: with
+64 KiB on 64 hosts it beats recursive doubling. Rabenseifner's beats it there, too, as 64 is a power of two.`, alone,
+			grid("all_reduce | 8 hosts: 1 MiB | 64 MiB | 64 hosts: 64 KiB | 1 MiB | 64 MiB", rows...), over(many), over(few))}
 }

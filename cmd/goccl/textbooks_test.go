@@ -42,7 +42,7 @@ type claim struct {
 var textbooks = []func(t *testing.T) claim{
 	timeOfRing, ringOfAnySize, volumeOfGather, volumeOfTree, treesForFew, whatRabenseifnerIs, oddRanks, eachItsEnd,
 	smallByTree, eightGPUs, hostsOnFatTree, composed, volumeOfBroadcast, tensorParallel, mergedCalls,
-	packetsBetweenHosts,
+	packetsBetweenHosts, bandwidthOfDoubleTree,
 }
 
 // docs/claims.md is what the simulator says about claims of textbooks.

@@ -24,8 +24,8 @@ KEPT = core.HERE / "predicted"
 # Flags of goccl tune for each network, in the order of the page, as in predicted_test.go of the command.
 NETWORKS = {"1gbit": ["--rate", "1gbit"], "100mbit": ["--rate", "100mbit"],
             "5ms": ["--rate", "1gbit", "--delay", "5ms"], "host": []}
-COLUMNS = ["collective", "algorithm", "ranks", "bytes", "calls", "low_us", "median_us", "high_us", "predicted_us"]
-SAME = 3  # of the first columns, those that are left empty where they are those of the row above
+COLUMNS = ["collective", "algorithm", "ranks", "cores", "bytes", "calls", "low_us", "median_us", "high_us", "predicted_us"]
+SAME = 4  # of the first columns, those that are left empty where they are those of the row above
 
 
 def build():
@@ -74,7 +74,7 @@ def short(rows):
     """Returns the rows of goccl tune check in the form that is kept: of the blocks the ends and the median."""
     for row in rows:
         times = sorted(row["times_s"])
-        yield [row["collective"], row["algorithm"], str(row["ranks"]), str(row["size"]), str(row["calls"]),
+        yield [row["collective"], row["algorithm"], *(str(row[key]) for key in ("ranks", "cores", "size", "calls")),
                *(digits(time * 1e6) for time in (times[0], times[len(times) // 2], times[-1], row["predicted_s"]))]
 
 
@@ -84,7 +84,7 @@ def write(path, rows):
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for row in sorted(rows, key=lambda row: (row[0], row[1], int(row[2]), int(row[3]))):
+        for row in sorted(rows, key=lambda row: (row[0], row[1], int(row[2]), int(row[SAME]))):
             writer.writerow([""] * SAME + row[SAME:] if row[:SAME] == above else row)
             above = row[:SAME]
 
@@ -104,14 +104,14 @@ def predict(program, name, rows, costs):
     def long(row):
         ranks = int(row[2])
         return json.dumps({"collective": row[0], "algorithm": row[1], "ranks": ranks,
-                           "hosts": 1 if name == "host" else ranks, "size": int(row[3]), "calls": int(row[4]),
-                           "times_s": [float(time) / 1e6 for time in row[5:8]]})
+                           "hosts": 1 if name == "host" else ranks, "cores": int(row[3]), "size": int(row[4]),
+                           "calls": int(row[5]), "times_s": [float(time) / 1e6 for time in row[6:9]]})
 
     with tempfile.NamedTemporaryFile("w", suffix=".rows") as file:
         file.writelines(long(row) + "\n" for row in rows)
         file.flush()
         answer = tune(program, "check", "--from", file.name, "--costs", costs, "--json", out=subprocess.PIPE)
-    return [row[:8] + [digits(json.loads(line)["predicted_s"] * 1e6)]
+    return [row[:-1] + [digits(json.loads(line)["predicted_s"] * 1e6)]
             for row, line in zip(rows, answer.splitlines(), strict=True)]
 
 

@@ -200,15 +200,15 @@ def test_hosts():
 
 def test_rows_of_predictions_are_kept_in_a_short_form(tmp_path):
     """Rows are what was read when they are written again, and a block's ends and median are what stays of the blocks."""
-    rows = [{"collective": "all_reduce", "algorithm": name, "ranks": ranks, "hosts": ranks, "size": size, "calls": 7,
+    rows = [{"collective": "all_reduce", "algorithm": name, "ranks": ranks, "hosts": ranks, "cores": 2, "size": size, "calls": 7,
              "times_s": [3e-6, 1.23456e-6, 2e-6, 0.012345678, 1.5e-6], "predicted_s": 2.5e-6}
             for name in ("ring", "direct") for ranks in (4, 3) for size in (4096, 64)]
     kept = list(predict.short(rows))
-    assert kept[0] == ["all_reduce", "ring", "4", "4096", "7", "1.235", "2", "12350", "2.5"]
+    assert kept[0] == ["all_reduce", "ring", "4", "2", "4096", "7", "1.235", "2", "12350", "2.5"]
     predict.write(tmp_path / "host.csv", kept)
     assert (tmp_path / "host.csv").read_text().splitlines()[1:4] == [
-        "all_reduce,direct,3,64,7,1.235,2,12350,2.5", ",,,4096,7,1.235,2,12350,2.5",
-        "all_reduce,direct,4,64,7,1.235,2,12350,2.5"]
+        "all_reduce,direct,3,2,64,7,1.235,2,12350,2.5", ",,,,4096,7,1.235,2,12350,2.5",
+        "all_reduce,direct,4,2,64,7,1.235,2,12350,2.5"]
     assert sorted(predict.read(tmp_path / "host.csv")) == sorted(kept)
     for name in predict.NETWORKS:
         path = predict.KEPT / f"{name}.csv"

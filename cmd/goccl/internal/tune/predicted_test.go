@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -33,7 +34,7 @@ const (
 
 // The networks that make predict measures, in its order.
 var networks = []struct{ name, title string }{
-	{"1gbit", "1 Gbit/s"}, {"100mbit", "100 Mbit/s"}, {"5ms", "1 Gbit/s, round trips of 5 ms"}, {"host", "one host"},
+	{"1gbit", "1 Gbit/s"}, {"100mbit", "100 Mbit/s"}, {"5ms", "1 Gbit/s, 5 ms"}, {"host", "one host"},
 }
 
 // readKept reads the rows of a network that make predict has kept (tests/bench/predict.py).
@@ -51,7 +52,7 @@ func readKept(t *testing.T, name string) (rows []predicted.Row) {
 		}
 		var f [6]float64 // bytes, calls, and of the times in µs the least, median, most and predicted one
 		for i := range f {
-			f[i], err = strconv.ParseFloat(line[3+i], 64)
+			f[i], err = strconv.ParseFloat(line[4+i], 64)
 			require.NoError(t, err)
 		}
 		r := predicted.Row{Name: above[0], Algorithm: above[1], Hosts: 1, Bytes: int64(f[0]), Calls: int(f[1]),
@@ -59,6 +60,8 @@ func readKept(t *testing.T, name string) (rows []predicted.Row) {
 		r.Coll, err = dtype.ParseCollective(r.Name)
 		require.NoError(t, err)
 		r.Ranks, err = strconv.Atoi(above[2])
+		require.NoError(t, err)
+		r.Cores, err = strconv.Atoi(above[3])
 		require.NoError(t, err)
 		if name != "host" {
 			r.Hosts = r.Ranks
@@ -83,6 +86,30 @@ func TestKeptPredictions(t *testing.T) {
 				rows[i].Ranks, rows[i].Bytes, redraw)
 		}
 	}
+}
+
+// Rows are predicted for a machine with the cores that they had, whatever this one has.
+func TestRowsSayCores(t *testing.T) {
+	row := func(cores int) string {
+		file := filepath.Join(t.TempDir(), "rows")
+		text := fmt.Sprintf(`{"collective": "all_reduce", "algorithm": "ring", "ranks": 4, "hosts": 1, "cores": %d, `+
+			`"size": 4096, "calls": 10, "times_s": [1e-5]}`, cores)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	var times []float64
+	for _, cores := range []int{1, 2, 4} {
+		out, err := run(t, "check", "--costs", "off", "--json", "--from", row(cores))
+		require.NoError(t, err)
+		var r predicted.Row
+		require.NoError(t, json.Unmarshal([]byte(out), &r))
+		require.Equal(t, cores, r.Cores)
+		times = append(times, r.Predicted)
+	}
+	require.Greater(t, times[0], times[1])
+	require.Greater(t, times[1], times[2])
+	_, err := run(t, "check", "--from", row(-1))
+	require.ErrorContains(t, err, "row 1: no row of tune check --json")
 }
 
 const (
@@ -126,17 +153,22 @@ func TestPredictedPage(t *testing.T) {
 func predictedPage(t *testing.T) string {
 	machine, err := os.ReadFile(filepath.Join(keptRows, "machine.txt"))
 	require.NoError(t, err)
-	var table, worst strings.Builder
+	var table, byRanks, worst strings.Builder
 	for _, n := range networks {
 		rows := readKept(t, n.name)
-		writeSummaries(&table, n.title, rows)
+		writeSummaries(&table, &byRanks, n.title, rows)
 		writeWorst(&worst, n.title, rows)
 	}
 	return "Measured on " + strings.TrimSpace(string(machine)) + `. By how much a prediction differs from the median block:
 
-| network | sizes | cells | median | 90 % within | mean, with signs | τ | off by more than 25 % | median of 3 ranks | 4 ranks | 6 ranks |
-|---|---|---|---|---|---|---|---|---|---|---|
+| network | sizes | cells | median | 90 % within | mean, with signs | τ | off by more than 25 % |
+|---|---|---|---|---|---|---|---|
 ` + table.String() + `
+The median by the number of ranks:
+
+| network | sizes | 3 ranks | 4 ranks | 6 ranks |
+|---|---|---|---|---|
+` + byRanks.String() + `
 τ compares the orders of algorithms: 1 is the same order of all that differ by more than the noise, 0 none, −1 the reverse.
 
 ![predicted over measured times, a panel for each network](predicted.svg)
@@ -150,8 +182,8 @@ The cells that are most off, where the bytes count (64 KiB or more):
 ` + worst.String()
 }
 
-// writeSummaries writes the lines of a network, for small sizes and for large ones.
-func writeSummaries(b *strings.Builder, title string, rows []predicted.Row) {
+// writeSummaries writes the lines of a network in two tables, for small sizes and for large ones.
+func writeSummaries(table, byRanks *strings.Builder, title string, rows []predicted.Row) {
 	for _, large := range []bool{false, true} {
 		var some []predicted.Row
 		of := map[int][]predicted.Row{}
@@ -172,16 +204,18 @@ func writeSummaries(b *strings.Builder, title string, rows []predicted.Row) {
 				off++
 			}
 		}
-		fmt.Fprintf(b, "| %s | %s to %s | %d | %.1f %% | %.1f %% | %s | %.2f | %d |", title, humanize.FormatSize(least),
-			humanize.FormatSize(most), s.Rows, 100*s.Median, 100*s.P90, signed(s.Mean), s.Tau, off)
+		sizes := sizeText(least) + " to " + sizeText(most)
+		fmt.Fprintf(table, "| %s | %s | %d | %.1f %% | %.1f %% | %s | %.2f | %d |\n", title, sizes, s.Rows, 100*s.Median,
+			100*s.P90, signed(s.Mean), s.Tau, off)
+		fmt.Fprintf(byRanks, "| %s | %s |", title, sizes)
 		for _, n := range []int{3, 4, 6} {
 			if of[n] == nil {
-				b.WriteString(" – |")
+				byRanks.WriteString(" – |")
 			} else {
-				fmt.Fprintf(b, " %.1f %% |", 100*predicted.Summarize(of[n]).Median)
+				fmt.Fprintf(byRanks, " %.1f %% |", 100*predicted.Summarize(of[n]).Median)
 			}
 		}
-		b.WriteByte('\n')
+		byRanks.WriteByte('\n')
 	}
 }
 
@@ -193,9 +227,18 @@ func writeWorst(b *strings.Builder, title string, rows []predicted.Row) {
 	})
 	for _, r := range rows[:fewKept] {
 		fmt.Fprintf(b, "| %s | %s/%s on %d ranks | %s | %s (%s to %s) | %s | %s |\n", title, r.Name, r.Algorithm, r.Ranks,
-			humanize.FormatSize(rounded(r.Bytes)), milli(r.Measured()), milli(slices.Min(r.Blocks)),
+			sizeText(rounded(r.Bytes)), milli(r.Measured()), milli(slices.Min(r.Blocks)),
 			milli(slices.Max(r.Blocks)), milli(r.Predicted), signed(r.Off()))
 	}
+}
+
+// sizeText writes a size as 64 B or 16 KiB.
+func sizeText(bytes int64) string {
+	text := humanize.FormatSize(bytes)
+	if unit := text[len(text)-1]; unit > '9' {
+		return text[:len(text)-1] + " " + string(unit) + "iB"
+	}
+	return text + " B"
 }
 
 func milli(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1e3) }
