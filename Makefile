@@ -202,9 +202,9 @@ bench-readme: setup ## The table and the picture of the README, measured anew on
 	@$(GO_ENV) $$VENV/bin/python tests/bench/readme.py build/bench/readme/runs.csv
 
 .PHONY: predict
-predict: setup ## docs/predict.md: how far predictions are off, measured anew on an idle machine (an hour; root; PREDICT_ARGS="--kept" only draws what is kept)
+predict: ## docs/predict.md: how far predictions are off, measured anew on an idle machine (an hour; root; PREDICT_ARGS="--kept" only draws what is kept)
 	@$(GO_ENV) tests/bench/install.sh plot
-	@$(GO_ENV) $$VENV/bin/python tests/bench/predict.py $(PREDICT_ARGS)
+	@$(GO_ENV) python3 tests/bench/predict.py $(PREDICT_ARGS)
 
 .PHONY: profile
 profile: ## The profile by which the compiler chooses what to inline in libgoccl.so, made again: after a change of the way of small calls
