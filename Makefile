@@ -201,6 +201,11 @@ bench-readme: setup ## The table and the picture of the README, measured anew on
 		--runs 7 --out build/bench/readme
 	@$(GO_ENV) $$VENV/bin/python tests/bench/readme.py build/bench/readme/runs.csv
 
+.PHONY: predict
+predict: ## docs/predict.md: how far predictions are off, measured anew on an idle machine (an hour; root; PREDICT_ARGS="--kept" only draws what is kept)
+	@$(GO_ENV) tests/bench/install.sh plot
+	@$(GO_ENV) python3 tests/bench/predict.py $(PREDICT_ARGS)
+
 .PHONY: profile
 profile: ## The profile by which the compiler chooses what to inline in libgoccl.so, made again: after a change of the way of small calls
 	@$(GO_ENV) d=$$(mktemp -d) && trap "rm -rf $$d" EXIT \

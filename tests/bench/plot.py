@@ -37,6 +37,20 @@ def micros(value, _position):
     return f"{value:g} µs" if value < 1000 else f"{value / 1000:g} ms" if value < 1e6 else f"{value / 1e6:g} s"
 
 
+def save(figure, target, title, shorter=str, **metadata):
+    """Writes a figure; an SVG has colours for dark pages, too, and shorter may change its text."""
+    if not target.endswith(".svg"):
+        figure.savefig(target, dpi=160)
+        return
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Title": title, **metadata})
+    text = re.sub("|".join(INKS), lambda m: f"var(--{INKS[m[0]]})", out.getvalue())
+    # Text has no colour of its own where it is black.
+    text = re.sub(r'(<svg [^>]*>)', r'\1' + STYLE + '<g fill="var(--ink)">', text, count=1)
+    with open(target, "w") as file:
+        file.write(shorter(text.replace("</svg>", "</g></svg>")))
+
+
 def main(source, target):
     panels = {}
     with open(source, newline="") as file:
@@ -68,16 +82,7 @@ def main(source, target):
         axis.yaxis.set_major_formatter(micros)
         axis.grid(True, which="major", color="#dddddd", linewidth=0.6)
         axis.legend(fontsize=8)
-    if not target.endswith(".svg"):
-        figure.savefig(target, dpi=160)
-        return
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Title": "goccl beside others: time by size"})
-    text = re.sub("|".join(INKS), lambda m: f"var(--{INKS[m[0]]})", out.getvalue())
-    # Text has no colour of its own where it is black.
-    text = re.sub(r'(<svg [^>]*>)', r'\1' + STYLE + '<g fill="var(--ink)">', text, count=1)
-    with open(target, "w") as file:
-        file.write(text.replace("</svg>", "</g></svg>"))
+    save(figure, target, "goccl beside others: time by size")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 import bars  # noqa: E402
 import core  # noqa: E402
 import guard  # noqa: E402
+import predict  # noqa: E402
 import readme  # noqa: E402
 import results as measured  # noqa: E402
 import torch_level  # noqa: E402
@@ -195,3 +196,21 @@ def test_hosts():
     assert [row[0] for row in rows] == ["8 B", "64 KiB"], done.stdout
     assert all(float(value.replace(",", "")) > 500 for row in rows for value in row[1:]), "less than half a round trip"
     assert re.search(r"rank 1 joins, and sums, in \d+ ms\nmet", done.stdout), done.stdout
+
+
+def test_rows_of_predictions_are_kept_in_a_short_form(tmp_path):
+    """Rows are what was read when they are written again, and a block's ends and median are what stays of the blocks."""
+    rows = [{"collective": "all_reduce", "algorithm": name, "ranks": ranks, "hosts": ranks, "cores": 2, "size": size, "calls": 7,
+             "times_s": [3e-6, 1.23456e-6, 2e-6, 0.012345678, 1.5e-6], "predicted_s": 2.5e-6}
+            for name in ("ring", "direct") for ranks in (4, 3) for size in (4096, 64)]
+    kept = list(predict.short(rows))
+    assert kept[0] == ["all_reduce", "ring", "4", "2", "4096", "7", "1.235", "2", "12350", "2.5"]
+    predict.write(tmp_path / "host.csv", kept)
+    assert (tmp_path / "host.csv").read_text().splitlines()[1:4] == [
+        "all_reduce,direct,3,2,64,7,1.235,2,12350,2.5", ",,,,4096,7,1.235,2,12350,2.5",
+        "all_reduce,direct,4,2,64,7,1.235,2,12350,2.5"]
+    assert sorted(predict.read(tmp_path / "host.csv")) == sorted(kept)
+    for name in predict.NETWORKS:
+        path = predict.KEPT / f"{name}.csv"
+        predict.write(tmp_path / path.name, predict.read(path))
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()

@@ -348,6 +348,11 @@ func Group(ranks, hosts, slot int, shared bool) (*topo.Group, error) {
 	return groupOn(park.Affinity().String(), park.Cores(), ranks, hosts, slot, shared)
 }
 
+// GroupOn is Group on a machine with that many cores.
+func GroupOn(cores, ranks, hosts, slot int, shared bool) (*topo.Group, error) {
+	return groupOn(fmt.Sprintf("0-%d", cores-1), cores, ranks, hosts, slot, shared)
+}
+
 // groupOn is Group for ranks that may use some cores.
 func groupOn(cores string, usable, ranks, hosts, slot int, shared bool) (*topo.Group, error) {
 	said := make([]topo.Rank, ranks)

@@ -15,6 +15,7 @@ type Row struct {
 	Algorithm string           `json:"algorithm"`
 	Ranks     int              `json:"ranks"`
 	Hosts     int              `json:"hosts"`
+	Cores     int              `json:"cores"` // of the machine, on which all ranks ran; 0 if unknown
 	Bytes     int64            `json:"size"`
 	Calls     int              `json:"calls"`   // that followed one another in a block
 	Blocks    []float64        `json:"times_s"` // of a call, in each block

@@ -23,6 +23,7 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 	"github.com/goccl/goccl/internal/humanize"
 	"github.com/goccl/goccl/internal/netlab"
+	"github.com/goccl/goccl/internal/park"
 )
 
 func check() *cobra.Command {
@@ -131,11 +132,15 @@ func times(spec ranks.Spec, hosts int, prefix func(int) []string) (rows []predic
 		fmt.Fprint(os.Stderr, ".")
 		for i, name := range spec.Candidates {
 			rows = append(rows, predicted.Row{Coll: spec.Coll, Name: spec.Coll.String(), Algorithm: name,
-				Ranks: spec.Ranks, Hosts: hosts, Bytes: cell.Bytes, Calls: cell.Turns[i], Blocks: cell.Times[i]})
+				Ranks: spec.Ranks, Hosts: hosts, Cores: park.Cores(), Bytes: cell.Bytes, Calls: cell.Turns[i],
+				Blocks: cell.Times[i]})
 		}
 	})
 	return rows, err
 }
+
+// mostCores is how many cores the machine of a row has at most.
+const mostCores = 1 << 13
 
 // readRows reads rows that were printed with --json.
 func readRows(name string) (rows []predicted.Row, err error) {
@@ -153,8 +158,8 @@ func readRows(name string) (rows []predicted.Row, err error) {
 		if err == nil {
 			r.Coll, err = dtype.ParseCollective(r.Name)
 		}
-		if err == nil && (r.Ranks < 2 || r.Ranks > 64 || r.Hosts < 1 || r.Hosts > r.Ranks || r.Calls < 1 ||
-			r.Bytes < 4 || len(r.Blocks) == 0 || !(slices.Min(r.Blocks) > 0)) {
+		if err == nil && (r.Ranks < 2 || r.Ranks > 64 || r.Hosts < 1 || r.Hosts > r.Ranks || r.Cores < 0 ||
+			r.Cores > mostCores || r.Calls < 1 || r.Bytes < 4 || len(r.Blocks) == 0 || !(slices.Min(r.Blocks) > 0)) {
 			err = errors.New("no row of tune check --json")
 		}
 		if err != nil {
@@ -170,17 +175,17 @@ func readRows(name string) (rows []predicted.Row, err error) {
 
 // predict sets what the costs predict.
 func predict(rows []predicted.Row, costs *cost.Table) error {
-	type group struct{ ranks, hosts int }
+	type group struct{ ranks, hosts, cores int }
 	known := map[group]*predicted.Predictor{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Algorithm == auto {
 			continue
 		}
-		key := group{r.Ranks, r.Hosts}
+		key := group{r.Ranks, r.Hosts, cmp.Or(r.Cores, park.Cores())}
 		p, ok := known[key]
 		if !ok {
-			on, err := measured.Group(r.Ranks, r.Hosts, measured.Slot, r.Hosts < r.Ranks)
+			on, err := measured.GroupOn(key.cores, r.Ranks, r.Hosts, measured.Slot, r.Hosts < r.Ranks)
 			if err == nil && r.Hosts == 1 {
 				on = on.WithSlot(on.Room())
 			}
