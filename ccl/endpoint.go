@@ -149,7 +149,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device, Shares: cfg.shares(),
 		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}, Rank: topo.Rank{Number: cfg.Rank, Size: cfg.Size, Host: host, Place: place,
-			Process: n.id, Pid: os.Getpid(), Network: network, Far: far, Cores: park.Affinity().String(), Usable: park.Cores(),
+			Process: n.id, Pid: os.Getpid(), Network: network, Far: far,
+			Cores: park.Affinity().String(), Usable: park.Cores(),
 			Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
 			Claims: kernel.Claims(), Site: cfg.Options.Site}}
 	for _, f := range fabrics {

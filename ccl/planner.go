@@ -253,8 +253,8 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 }
 
 // loadCosts reads what the network costs, and what it costs between sites, from the file that
-// GOCCL_COSTS names, or from the one that is kept for this user and host. Either is nil if there is no
-// file, or it does not say: of what is kept, no error is one of this group.
+// GOCCL_COSTS names, or from the one that is kept for this user and host. Either is nil if there is
+// no file, or it does not say: of what is kept, no error is one of this group.
 func loadCosts(opts *GroupOptions) (network, far *cost.Path, err error) {
 	name := opts.Costs
 	switch name {

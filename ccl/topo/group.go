@@ -40,8 +40,8 @@ type Devices struct {
 // OnHosts makes up a group: rank r is on host hosts[r].
 func OnHosts(hosts ...int) *Group { return AtSites(hosts, nil) }
 
-// AtSites makes up a group: rank r is on host hosts[r], which is at site sites[hosts[r]], or at none
-// where sites has no such element.
+// AtSites makes up a group: rank r is on host hosts[r], which is at site sites[hosts[r]], or at
+// none where sites has no such element.
 func AtSites(hosts, sites []int) *Group {
 	ranks := make([]Rank, len(hosts))
 	for rank, host := range hosts {
@@ -122,8 +122,8 @@ func (g *Group) Even() bool {
 }
 
 // Sites returns the ranks of each site, in ascending order; sites are in the order of their first
-// ranks. Between sites a message takes long, and all hosts of one are near each other. Hosts without
-// a site are at one together.
+// ranks. Between sites a message takes long, and all hosts of one are near each other. Hosts
+// without a site are at one together.
 func (g *Group) Sites() [][]int { return g.sites }
 
 // SiteOf returns the site of a rank, as its index in Sites.

@@ -55,9 +55,9 @@ func Among(group *topo.Group, channels int) func(tune.Call, string) string {
 }
 
 // NewChooser returns a Chooser for the hosts of a group, whose messages cost what network says, and
-// those between sites what far says. It predicts nothing for too many hosts, for several sites where
-// far is nil, and for a network that cannot be: another rank may have said what it costs. Messages
-// are cut as this library cuts them. All ranks that give the same choose alike.
+// those between sites what far says. It predicts nothing for too many hosts, for several sites
+// where far is nil, and for a network that cannot be: another rank may have said what it costs.
+// Messages are cut as this library cuts them. All ranks that give the same choose alike.
 func NewChooser(group *topo.Group, network, far *cost.Path, channels int) *Chooser {
 	c := &Chooser{costs: *cost.Usual(), channels: channels, names: map[question]string{}}
 	c.costs.Network = *network
