@@ -357,9 +357,9 @@ func amongHosts(call Call, on *topo.Group, wishes *Wishes) string {
 }
 
 // farBytes is the size up to which hosts of several sites are levels: beyond it the bytes take
-// longer than the distance, and a ring keeps all links busy. 2 sites of 2 hosts at 10 ms, ports of 1
-// Gbit/s: an all_reduce of 64 KiB took 6.8 ms and 16 as a ring, 1 MiB 17 and 27, 4 MiB 83 and 56
-// (2026-11-29).
+// longer than the distance, and a ring keeps all links busy. With 2 sites of 2 hosts at 10 ms, and
+// ports of 1 Gbit/s, an all_reduce of 64 KiB took 6.8 ms, and 16 as a ring; 1 MiB 17 and 27, 4 MiB
+// 83 and 56 (2026-11-29).
 const farBytes = 1 << 20
 
 // bySites returns the algorithm between hosts, each of which is one rank of it: usual if they are
