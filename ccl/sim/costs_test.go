@@ -290,6 +290,16 @@ func TestCoresTurn(t *testing.T) {
 	equal(t, 9e-6+4e-6, seconds(t, p, grouped(t, 2, 1), c, 64, 1))
 }
 
+func TestLongSimulation(t *testing.T) {
+	on, c := grouped(t, 2, 0), wire()
+	o := Options{Elements: 1000, Costs: c, On: on, Calls: 100, Most: 200}
+	_, err := Run(pingPong(), Network(on, c), o)
+	require.ErrorIs(t, err, ErrLong)
+	o.Calls = 10
+	_, err = Run(pingPong(), Network(on, c), o)
+	require.NoError(t, err)
+}
+
 func TestCostsAreChecked(t *testing.T) {
 	on, c := grouped(t, 2, 2), wire()
 	p := pingPong()

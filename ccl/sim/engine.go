@@ -191,6 +191,7 @@ func (e *engine) run() error {
 	e.advance()
 	e.net.share(0)
 	var batch []event
+	happened := 0
 	for e.failed == nil {
 		t, ok := e.queue.next()
 		if !ok {
@@ -204,6 +205,9 @@ func (e *engine) run() error {
 		e.now = max(e.now, t)
 		for ok && t <= e.now*(1+simultaneous) {
 			batch = e.queue.pop(batch[:0])
+			if happened += len(batch); e.o.Most > 0 && happened > e.o.Most {
+				return ErrLong
+			}
 			for _, each := range batch {
 				e.happen(each)
 			}

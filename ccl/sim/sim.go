@@ -33,7 +33,11 @@ type Options struct {
 	Calls int         // with Costs: so many calls, one behind the other; 0 means 1
 	Ahead int         // with Costs: a rank begins a call when all have ended the one so many before; 0: at once
 	Rests bool        // with Costs: the network has been idle, and the bursts of its links are there
+	Most  int         // how many events may happen; 0 for any number. A longer simulation ends with ErrLong
 }
+
+// ErrLong is the error of a simulation in which more happens than Options.Most.
+var ErrLong = fault.New(fault.NotSupported, "the simulation takes too long")
 
 // Span is the time of a step. It starts when the step before it in its lane has ended and its
 // dependences are met.

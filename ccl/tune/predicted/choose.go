@@ -15,9 +15,13 @@ import (
 
 // Limits of a choice: what it may cost to simulate.
 const (
-	mostRanks = 8
+	mostRanks = 32
 	mostBytes = 1 << 20 // longer calls are chosen as this one
 	mostFar   = 4 << 20 // likewise, between sites: a long path holds some megabytes
+
+	// mostEvents is how much may happen in a simulation: all that any algorithm needs on 8 hosts.
+	// On many more, algorithms are left out in which all send to all: they are not the best there.
+	mostEvents = 30_000
 )
 
 // How many times shorter a prediction must be to win: over the rules, for which some of what is not
@@ -72,6 +76,7 @@ func NewChooser(group *topo.Group, network, far *cost.Path, channels int) *Choos
 	}
 	c.on = group.AmongHosts()
 	if p, err := New(c.on, &c.costs); err == nil {
+		p.most = mostEvents
 		c.among = p
 	}
 	return c
@@ -110,10 +115,12 @@ const elementBytes = 4
 // choose returns the algorithm that is predicted to be fastest.
 func (c *Chooser) choose(coll dtype.Collective, bytes int64, usual string) string {
 	p := c.among
-	best, name := math.Inf(1), usual
-	if seconds, ok := p.score(coll, usual, bytes); ok {
-		best = seconds / better
+	best, ok := p.score(coll, usual, bytes)
+	if !ok {
+		return usual
 	}
+	name := usual
+	best /= better
 	for _, a := range c.candidates(coll) { // those that send messages can also be a level between hosts
 		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: c.on.Size()}, c.on)
 		if a.Name == usual || a.Name == "hierarchical" || err != nil || made.Chans > c.channels ||

@@ -43,6 +43,9 @@ func TestChoices(t *testing.T) {
 		{dtype.AllReduce, 6, 1 << 20, "recursive_doubling", "ring"},
 		{dtype.AllGather, 4, 1 << 20, "ring", "ring"},
 		{dtype.ReduceScatter, 2, 1 << 20, "ring", "ring"},
+		{dtype.Broadcast, 32, 1 << 20, "binomial", "chain"},
+		{dtype.AllReduce, 16, 1 << 10, "direct", "recursive_doubling"},
+		{dtype.AllReduce, 32, 1 << 20, "two_shot", "two_shot"}, // that is too long to simulate
 
 		{dtype.AllToAll, 4, 1 << 20, "linear", "linear"}, // no rank knows the size
 		{dtype.Barrier, 4, 0, "dissemination", "dissemination"},
@@ -148,7 +151,7 @@ func TestStrangeNetworks(t *testing.T) {
 }
 
 func BenchmarkFirstChoice(b *testing.B) {
-	for _, ranks := range []int{4, mostRanks} {
+	for _, ranks := range []int{4, 8, mostRanks} {
 		b.Run(fmt.Sprint(ranks), func(b *testing.B) {
 			for b.Loop() {
 				chooser(ranks, gigabit()).Choose(tune.Call{Coll: dtype.AllReduce, Bytes: mostBytes}, "ring")

@@ -21,6 +21,7 @@ type Predictor struct {
 	sim     *sim.Simulator
 	timed   map[shape]program.Timed
 	rests   bool    // the network has been idle
+	most    int     // as sim.Options.Most
 	busiest float64 // seconds that a call keeps the busiest link busy, in the last simulation
 }
 
@@ -128,7 +129,7 @@ const simulated = 12
 func (p *Predictor) steady(runs *program.Timed, elements, element, calls int) (float64, error) {
 	run := func(calls int) (float64, error) {
 		r, err := p.sim.Run(runs.Plan, sim.Options{Elements: elements / runs.Pieces, ElementBytes: element,
-			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead, Rests: p.rests})
+			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead, Rests: p.rests, Most: p.most})
 		if err != nil {
 			return 0, err
 		}
