@@ -176,12 +176,17 @@ const Off = "off"
 
 // Kept returns where the costs of this user and host are kept.
 func Kept() string {
+	host, _ := os.Hostname()
+	return filepath.Join(Folder(), "costs-"+host+".json")
+}
+
+// Folder returns where what is measured is kept for this user.
+func Folder() string {
 	folder, err := os.UserCacheDir()
 	if err != nil {
 		folder = os.TempDir()
 	}
-	host, _ := os.Hostname()
-	return filepath.Join(folder, "goccl", "costs-"+host+".json")
+	return filepath.Join(folder, "goccl")
 }
 
 // mostFile is the most bytes of a file.

@@ -47,9 +47,44 @@ func Agree(said []Rank) (*Group, error) {
 		g.claims = g.claims && r.Claims
 		places[rank] = park.Place{Host: g.cores[rank], Cores: r.Cores, Usable: r.Usable}
 	}
+	for rank := range ranks {
+		if n := ranks[rank].Described; n != 0 && n < len(g.hosts) {
+			return nil, fault.Peer(fault.Invalid, rank,
+				"GOCCL_TOPO: the network has %d ranks, this group has %d hosts; describe as many, or leave it out",
+				n, len(g.hosts))
+		}
+	}
 	g.oversubscribed = park.Oversubscribed(places)
 	g.network = slowest(ranks)
+	g.rates = slowestRates(g)
 	return g, nil
+}
+
+// slowestRates returns what the cores of the slowest machine do, nil if of a machine no rank knows.
+func slowestRates(g *Group) (all *Rates) {
+	each := map[string]*Rates{}
+	for rank := range g.ranks {
+		r, machine := g.ranks[rank].Rates, g.cores[rank]
+		switch known := each[machine]; {
+		case r == nil || !r.Known():
+			each[machine] = known // at first none
+		case known == nil:
+			each[machine] = r
+		default:
+			each[machine] = slower(known, r)
+		}
+	}
+	for _, r := range each { // minima do not depend on the order
+		switch {
+		case r == nil:
+			return nil
+		case all == nil:
+			all = r
+		default:
+			all = slower(all, r)
+		}
+	}
+	return all
 }
 
 // slowest returns what messages between hosts cost at most, nil if a rank does not know.

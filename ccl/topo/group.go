@@ -26,6 +26,7 @@ type Group struct {
 	claims         bool
 	slot           int
 	network        *cost.Path // nil if a rank does not know it
+	rates          *Rates     // likewise, of a machine
 	devices        *Devices   // nil for none
 }
 
@@ -137,6 +138,15 @@ func (g *Group) Oversubscribed() bool { return g.oversubscribed }
 // Network returns what messages between hosts cost: each cost is that of the rank for which it is
 // highest. It returns nil where a rank does not know.
 func (g *Group) Network() *cost.Path { return g.network }
+
+// Rates returns what cores do: each rate is that of the slowest machine. They are not Known where
+// no rank of a machine knows them.
+func (g *Group) Rates() Rates {
+	if g.rates == nil {
+		return Rates{}
+	}
+	return *g.rates
+}
 
 // Has reports whether a rank has a transport.
 func (g *Group) Has(transport string) bool {

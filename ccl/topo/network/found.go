@@ -26,7 +26,7 @@ type Machine struct {
 // Half of Rates.Handover is spent on each side of a cache. The rate of a link that nobody has
 // measured or told is that of the memory behind it, and its class says so.
 func Found(m *Machine) (*Topology, error) {
-	f := &finding{Topology: &Topology{Name: m.Name}, m: m, nodes: map[string]int{}}
+	f := &finding{Topology: &Topology{Name: m.Name, Limits: limitsOf(m.Parts)}, m: m, nodes: map[string]int{}}
 	f.one = cmp.Or(m.Rates.One, unknownRate)
 	if m.Rates.One == 0 {
 		f.unknown = ofUnknownRate
