@@ -65,12 +65,13 @@ func slowestRates(g *Group) (all *Rates) {
 	each := map[string]*Rates{}
 	for rank := range g.ranks {
 		r, machine := g.ranks[rank].Rates, g.cores[rank]
-		switch known := each[machine]; {
-		case r == nil || !r.Known():
-			each[machine] = known // at first none
-		case known == nil:
+		if r != nil && !r.Known() {
+			r = nil
+		}
+		switch known, seen := each[machine]; {
+		case !seen || known == nil:
 			each[machine] = r
-		default:
+		case r != nil && *r != *known: // most ranks of a machine have read one file
 			each[machine] = slower(known, r)
 		}
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +69,13 @@ func Rates(cores int) (r topo.Rates) {
 		r.All = max(r.One, rate(threads))
 		r.Handover = handover()
 	}
-	return r
+	return topo.Rates{One: rounded(r.One), All: rounded(r.All), Handover: rounded(r.Handover)}
+}
+
+// rounded returns a rate to three digits, which is more than it is known to: all ranks read it.
+func rounded(rate float64) float64 {
+	x, _ := strconv.ParseFloat(strconv.FormatFloat(rate, 'g', 3, 64), 64)
+	return x
 }
 
 // memoryOf returns memory for a number of threads, or for fewer: a small part of what the process
