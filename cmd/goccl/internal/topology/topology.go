@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo/network"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	"github.com/goccl/goccl/cuda/nvml"
 )
 
 const help = `Without TOPOLOGY it is this machine: its cores, which are the ranks, caches,
@@ -124,6 +125,10 @@ func found(measure bool) (*network.Topology, string, error) {
 	host, _ := os.Hostname()
 	m := network.Machine{Name: network.Name(cmp.Or(host, "machine")), Parts: probe.Machine(root),
 		Devices: probe.Devices(root)}
+	if library, err := nvml.Open(); err == nil {
+		addLanes(m.Devices, library)
+		library.Close()
+	}
 	get := probe.KeptRates
 	if measure {
 		get = probe.MeasureRates
