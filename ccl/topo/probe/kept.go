@@ -113,12 +113,14 @@ func (k *Kept) stale(now time.Time, load float64, cores int) bool {
 	return age < -retryAfter || age > keptFor || k.Load >= float64(cores)/2 && load < k.Load/2
 }
 
-// measure measures rates and keeps them.
+// measure measures rates, and keeps them if it could.
 func (o owner) measure(folder string) Kept {
 	before := load()
 	k := Kept{Format: keptFormat, Measured: time.Now().Truncate(time.Second), Rates: Rates(o.cores)}
 	k.Load = max(before, load())
-	k.keep(o.path(folder))
+	if k.Rates.Known() { // another process may have what this one lacks
+		k.keep(o.path(folder))
+	}
 	return k
 }
 
