@@ -27,10 +27,10 @@ type Kept struct {
 
 const (
 	keptFormat = 1
-	mostKept   = 1 << 12             // bytes of a file
-	keptFor    = 30 * 24 * time.Hour // then they are measured again
-	retryAfter = time.Minute         // a measurement that did not end
-	joinSpan   = 50 * time.Millisecond
+	mostKept   = 1 << 12               // bytes of a file
+	keptFor    = 30 * 24 * time.Hour   // then they are measured again
+	retryAfter = time.Minute           // a measurement that did not end
+	joinSpan   = 45 * time.Millisecond // with what it takes to begin, 50 ms
 )
 
 // KeptRates returns the rates of this machine: those that were kept in the folder, or else it
@@ -48,7 +48,7 @@ func MeasureRates(folder string) Kept { return here().measure(folder) }
 
 // JoiningRates returns the rates of this machine for a rank that joins: those that are kept, or,
 // the first time, it measures and keeps them. It does not do so if they could not be kept, or while
-// another process does, and it waits for 50 ms at most: without rates it returns nil.
+// another process does, and it takes 50 ms at most: without rates it returns nil.
 func JoiningRates(folder string) *topo.Rates {
 	joining.Lock()
 	defer joining.Unlock()

@@ -16,9 +16,10 @@ const (
 	copied      = 4 << 20 // bytes of a copy: with its target more than a core's own cache holds
 	mostThreads = 32      // the memory is busy by then; they have 256 MiB
 	spared      = 16      // they have this part of the memory that the process may have, at most
-	copySpan    = 4 * time.Millisecond
+	copySpan    = 3 * time.Millisecond
 	copySpans   = 3
-	turnSpan    = 3 * time.Millisecond
+	turnSpan    = 8 * time.Millisecond // until the system has the two threads on two cores
+	turnRounds  = 32
 	mostSpan    = 40 * time.Millisecond
 	turns       = 100 // of a cache line between two cores, in one measurement
 )
@@ -126,7 +127,7 @@ func handover() float64 {
 	}
 	best, end := time.Duration(0), time.Now().Add(turnSpan)
 	together(2, func(i int) {
-		for n := int64(0); ; n++ {
+		for n := range int64(turnRounds) {
 			begun := time.Now()
 			for turn := range int64(turns) {
 				for spins := 1; line.word.Load() != 2*(n*turns+turn)+int64(i); spins++ {
