@@ -83,6 +83,7 @@ type Endpoint struct {
 	table   *tune.Table // the user's own, or nil
 	fabrics []transport.Fabric
 	lacking string // why there are no more of them
+	costs   string // where what the network costs comes from
 	apart   bool   // no process shares memory with others: it was refused to two of the group
 }
 
@@ -133,7 +134,7 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	network, far, err := loadCosts(&cfg.Options)
+	around, err := look(&cfg.Options, cfg.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +150,8 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	a := address{Version: Version, Format: PlanFormat, Client: cfg.Client, Device: cfg.Device, Shares: cfg.shares(),
 		Options: cfg.Options.agreed(), Plans: contents, Tune: rows, Nonce: hex.EncodeToString(nonce[:]),
 		Fabrics: map[string][]byte{}, Rank: topo.Rank{Number: cfg.Rank, Size: cfg.Size, Host: host, Place: place,
-			Process: n.id, Pid: os.Getpid(), Network: network, Far: far,
-			Cores: park.Affinity().String(), Usable: park.Cores(),
+			Process: n.id, Pid: os.Getpid(), Network: around.network, Far: around.far, Described: around.hosts,
+			Rates: around.rates, Cores: park.Affinity().String(), Usable: park.Cores(),
 			Slot: n.windowSlot(cfg.Size, cfg.Options.slot()), BF16: cfg.Options.FastBF16 && kernel.HasFastBF16(),
 			Claims: kernel.Claims(), Site: cfg.Options.Site}}
 	for _, f := range fabrics {
@@ -163,8 +164,12 @@ func (n *Node) Open(cfg Config) (*Endpoint, error) {
 	if len(text) > MaxAddress {
 		return nil, fault.New(fault.Internal, "address of %d bytes", len(text))
 	}
-	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table, fabrics: fabrics, lacking: lacking}
+	e := &Endpoint{node: n, cfg: cfg, address: text, plans: plans, table: table, fabrics: fabrics, lacking: lacking,
+		costs: around.by}
 	e.tellOtherPlans()
+	if around.lacks != "" {
+		e.log("INFO", "%s", around.lacks)
+	}
 	n.tellIgnored(cfg.Node, func(format string, args ...any) { e.log("WARN", format, args...) })
 	return e, nil
 }
@@ -218,7 +223,7 @@ func (e *Endpoint) planner(group *topo.Group) (p *planner, channels int) {
 	if e.cfg.Rank == 0 { // all ranks would print the same
 		p.warn = func(format string, args ...any) { e.log("WARN", format, args...) }
 	}
-	p.wishes.Table = e.table
+	p.wishes.Table, p.costs = e.table, e.costs
 	channels, windows := p.needs()
 	p.group = group.WithSlot(slotFor(group, windows))
 	return p, channels
@@ -251,6 +256,9 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 	})
 	routes := j.routes()
 	e.log("INFO", "goccl %s: joined %d ranks%s: %s", Version, group.Size(), hostsText(group), summary(routes))
+	if rates := group.Rates(); rates.Known() && e.cfg.Rank == 0 { // all ranks would print the same
+		e.log("INFO", "on the slowest machine %v", rates)
+	}
 	if e.cfg.Options.logs("INFO") {
 		for _, line := range pathsText(group, j.links, routes) {
 			e.log("INFO", "%s", line)

@@ -135,6 +135,9 @@ func (j *journal) why(algorithm int, coll dtype.Collective) string {
 		return ""
 	}
 	_, why := tune.Explain(tune.Call{Coll: coll, Bytes: p.last[coll].bytes}, p.group, &p.wishes)
+	if why == tune.Predicted {
+		return fmt.Sprintf(" (%v by the costs of %s)", why, p.costs)
+	}
 	return fmt.Sprintf(" (%v)", why)
 }
 

@@ -106,7 +106,7 @@ func barrier(ctx context.Context, c *Communicator) error { return Barrier(ctx, c
 // TestWhichPlanRunsIsPrinted checks the lines about plans at each level of GOCCL_DEBUG.
 func TestWhichPlanRunsIsPrinted(t *testing.T) {
 	allReduce := plan.Spec{Coll: dtype.AllReduce, Ranks: 2}
-	opts := GroupOptions{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags"}
+	opts := GroupOptions{Algo: "all_reduce=direct,broadcast=binomial,barrier=flags", Topo: "off"}
 	file := ownFile(t, allReduce, "ring", 8, 16)
 	calls := []groupCall{sum(2), sum(2), sum(4), sum(1), sum(100), sum(100), barrier, broadcast(1, 3)}
 	info := []string{

@@ -27,7 +27,8 @@ func TestLogger(t *testing.T) {
 		require.NoError(t, err)
 		members[rank] = node
 	}
-	comms := join(t, members, ccl.GroupOptions{Transport: "tcp", Debug: "INFO", Algo: "barrier=dissemination"}, "mine")
+	opts := ccl.GroupOptions{Transport: "tcp", Debug: "INFO", Algo: "barrier=dissemination", Topo: "off"}
+	comms := join(t, members, opts, "mine")
 	each(t, 2, func(rank int) error { return ccl.Barrier(background, comms[rank]) })
 	host, err := os.Hostname()
 	require.NoError(t, err)

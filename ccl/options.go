@@ -86,6 +86,7 @@ type GroupOptions struct {
 	Plan         string        // files with plans of the user's own, separated by commas; the same plans on all ranks
 	Costs        string        // file of what calls cost (`goccl tune fit`); "" for what is kept, "off" for none
 	Site         string        // the place of the host: hosts of other sites are far away; "" for none
+	Topo         string        // file of a machine or a network, or a text that names one; "off" to measure nothing
 	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
@@ -370,6 +371,12 @@ var optionTable = []*option{
 	row("GOCCL_TOP", perProcess, "1", onOff(false),
 		func(o *Options) *bool { return &o.NoTop },
 		"0: `goccl top` cannot ask this process what its groups are doing (docs/flight.md)."),
+	row("GOCCL_TOPO", perRank, "", text(nil),
+		func(o *Options) *string { return &o.Topo },
+		"File that describes a machine or the network between hosts in place of what is found (`goccl topo` writes "+
+			"one, and reads NCCL's and hwloc's), or a text such as fattree:64,alpha=1us,bw=25GB; see "+
+			"docs/topology.md. What it says of the network comes before costs that are kept, and behind "+
+			"GOCCL_COSTS. off: nothing is measured when ranks join."),
 	row("GOCCL_TRANSPORT", agreed, "auto", word(strings.ToLower, "auto", "shm", "rdma", "tcp"),
 		func(o *Options) *string { return &o.Transport },
 		"auto: shared memory on one host, between hosts RDMA where both have adapters for it (docs/rdma.md), else "+

@@ -91,6 +91,7 @@ var samples = map[string]struct {
 	"TRANSPORT": {map[string]string{"SHM": "shm", "rdma": "rdma"},
 		map[string]string{"pigeon": "want auto, shm, rdma or tcp"}},
 	"COSTS":  {map[string]string{"costs.json": "costs.json"}, nil},
+	"TOPO":   {map[string]string{"node1.topo": "node1.topo", "uniform:8,bw=1GB": "uniform:8,bw=1GB"}, nil},
 	"TUNE":   {map[string]string{"a.table": "a.table"}, nil},
 	"VERIFY": {map[string]string{"Always": "always"}, map[string]string{"never": "want tested or always"}},
 	"WARN_AFTER": {map[string]string{"0": "0", "0s": "0", "2": "2s"},

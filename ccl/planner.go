@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/ccl/algo"
-	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/fault"
@@ -25,7 +24,8 @@ import (
 type planner struct {
 	wishes tune.Wishes
 	group  *topo.Group
-	always bool // each plan is proven before its first use
+	always bool   // each plan is proven before its first use
+	costs  string // where what the network costs comes from, for people
 	users  []ownPlan
 	names  []algo.Algorithm // their numbers follow those of users
 	last   [dtype.Barrier + 1]choice
@@ -250,36 +250,6 @@ func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
 		return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_TUNE=%s is refused", opts.Tune)
 	}
 	return table, table.Hash(), nil
-}
-
-// loadCosts reads what the network costs, and what it costs between sites, from the file that
-// GOCCL_COSTS names, or from the one that is kept for this user and host. Either is nil if there is
-// no file, or it does not say: of what is kept, no error is one of this group.
-func loadCosts(opts *GroupOptions) (network, far *cost.Path, err error) {
-	name := opts.Costs
-	switch name {
-	case cost.Off:
-		return nil, nil, nil
-	case "":
-		name = cost.Kept()
-	}
-	file, err := cost.Read(name)
-	switch {
-	case err == nil && (file.Network != nil || file.Far != nil):
-		if file.Network != nil {
-			network = &file.Costs.Network
-		}
-		if file.Far != nil {
-			far = &file.Costs.Far
-		}
-		return network, far, nil
-	case opts.Costs == "":
-		return nil, nil, nil
-	case err != nil:
-		return nil, nil, fault.Wrap(fault.Invalid, err, "GOCCL_COSTS")
-	}
-	return nil, nil, fault.New(fault.Invalid, "GOCCL_COSTS=%s: it says nothing of a network; measure one with goccl tune fit",
-		opts.Costs)
 }
 
 // readFile reads a file of at most limit bytes that an option names.

@@ -1,9 +1,6 @@
 package ccl
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -89,43 +86,4 @@ func TestCostsChoose(t *testing.T) {
 	p := newPlanner(&GroupOptions{Determinism: 2}, nil, on(6, 6))
 	p.Choose(dtype.Broadcast, 64<<10)
 	require.Zero(t, testing.AllocsPerRun(100, func() { p.Choose(dtype.Broadcast, 64<<10) }))
-}
-
-func TestLoadCosts(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // nothing is kept there
-	file := filepath.Join(t.TempDir(), "costs.json")
-	for _, none := range []string{"", "off"} {
-		network, _, err := loadCosts(&GroupOptions{Costs: none})
-		require.NoError(t, err)
-		require.Nil(t, network)
-	}
-	var err error
-	_, _, err = loadCosts(&GroupOptions{Costs: file})
-	require.ErrorContains(t, err, "GOCCL_COSTS: costs: open "+file)
-	write := func(f *cost.File) {
-		text, err := json.Marshal(f)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(file, text, 0o600))
-	}
-	write(&cost.File{Format: cost.Format, Costs: *cost.Usual()})
-	_, _, err = loadCosts(&GroupOptions{Costs: file})
-	require.ErrorContains(t, err, "it says nothing of a network")
-	write(&cost.File{Format: cost.Format, Network: &cost.Part{}, Costs: *cost.Usual()})
-	network, _, err := loadCosts(&GroupOptions{Costs: file})
-	require.NoError(t, err)
-	require.Equal(t, &cost.Usual().Network, network)
-
-	// What is kept counts where no file is named. If it is wrong, ranks join all the same.
-	require.NoError(t, os.MkdirAll(filepath.Dir(cost.Kept()), 0o755))
-	require.NoError(t, os.Rename(file, cost.Kept()))
-	network, _, err = loadCosts(&GroupOptions{})
-	require.NoError(t, err)
-	require.NotNil(t, network)
-	network, _, err = loadCosts(&GroupOptions{Costs: "off"})
-	require.NoError(t, err)
-	require.Nil(t, network)
-	require.NoError(t, os.WriteFile(cost.Kept(), []byte("{"), 0o600))
-	network, _, err = loadCosts(&GroupOptions{})
-	require.NoError(t, err)
-	require.Nil(t, network)
 }

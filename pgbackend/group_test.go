@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/fault"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // forever is longer than any test takes.

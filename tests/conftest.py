@@ -1,11 +1,19 @@
 """For all tests: the option --long, without which those that are marked long do not run; what all their processes are
 told."""
 import os
+import pathlib
+import tempfile
 
 # Python 3.12 and later warn of each fork in a process with threads. Tests that compare what a process prints fork on
 # purpose. Processes that a test starts inherit this, since they are started after it.
 os.environ["PYTHONWARNINGS"] = ",".join(
     filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:This process (pid=:DeprecationWarning"]))
+
+
+# What ranks measure of the machine is kept in a folder for tests. Go's own cache stays where it is.
+os.environ.setdefault("GOCACHE", str(pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "go-build"))
+os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(tempfile.gettempdir()) / f"goccl-test-cache-{os.getuid()}")
 
 
 def pytest_addoption(parser):

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/cabi/exports/fromc"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // BenchmarkCalls runs two ranks of one process, called by C code, in every order of calls. It is

@@ -169,6 +169,18 @@ type File struct {
 	Costs   Table `json:"costs"`
 }
 
+// Paths returns what was measured of networks: between hosts, and between sites; nil for what was
+// not.
+func (f *File) Paths() (network, far *Path) {
+	if f.Network != nil {
+		network = &f.Costs.Network
+	}
+	if f.Far != nil {
+		far = &f.Costs.Far
+	}
+	return network, far
+}
+
 // Part says where costs come from.
 type Part struct {
 	Measured time.Time `json:"measured"`
@@ -184,12 +196,17 @@ const Off = "off"
 
 // Kept returns where the costs of this user and host are kept.
 func Kept() string {
+	host, _ := os.Hostname()
+	return filepath.Join(Folder(), "costs-"+host+".json")
+}
+
+// Folder returns where what is measured is kept for this user.
+func Folder() string {
 	folder, err := os.UserCacheDir()
 	if err != nil {
 		folder = os.TempDir()
 	}
-	host, _ := os.Hostname()
-	return filepath.Join(folder, "goccl", "costs-"+host+".json")
+	return filepath.Join(folder, "goccl")
 }
 
 // mostFile is the most bytes of a file.

@@ -50,9 +50,17 @@ func Agree(said []Rank) (*Group, error) {
 	if err := g.place(); err != nil {
 		return nil, err
 	}
+	for rank := range ranks {
+		if n := ranks[rank].Described; n != 0 && n < len(g.hosts) {
+			return nil, fault.Peer(fault.Invalid, rank,
+				"GOCCL_TOPO: the network has %d ranks, this group has %d hosts; describe as many, or leave it out",
+				n, len(g.hosts))
+		}
+	}
 	g.oversubscribed = park.Oversubscribed(places)
 	g.network = slowest(ranks, func(r *Rank) *cost.Path { return r.Network })
 	g.far = slowest(ranks, func(r *Rank) *cost.Path { return r.Far })
+	g.rates = slowestRates(g)
 	return g, nil
 }
 
@@ -74,6 +82,34 @@ func (g *Group) place() error {
 		g.site[rank], g.sites[at] = at, append(g.sites[at], rank)
 	}
 	return nil
+}
+
+// slowestRates returns what the cores of the slowest machine do, nil if of a machine no rank knows.
+func slowestRates(g *Group) (all *Rates) {
+	each := map[string]*Rates{}
+	for rank := range g.ranks {
+		r, machine := g.ranks[rank].Rates, g.cores[rank]
+		if r != nil && !r.Known() {
+			r = nil
+		}
+		switch known, seen := each[machine]; {
+		case !seen || known == nil:
+			each[machine] = r
+		case r != nil && *r != *known: // most ranks of a machine have read one file
+			each[machine] = slower(known, r)
+		}
+	}
+	for _, r := range each { // minima do not depend on the order
+		switch {
+		case r == nil:
+			return nil
+		case all == nil:
+			all = r
+		default:
+			all = slower(all, r)
+		}
+	}
+	return all
 }
 
 // slowest returns what messages on a kind of path cost at most, nil if a rank does not know.

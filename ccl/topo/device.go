@@ -8,6 +8,15 @@ type Device struct {
 	Node int      // the NUMA node that it is near to, -1 if that is not known
 	Slot float64  // bytes a second between it and the bus; 0 if unknown
 	Wire float64  // bytes a second between it and other machines; 0 if unknown, or if there is none
+
+	Lanes []Lane // of a GPU: what connects it with others beside the bus
+}
+
+// Lane leads from a GPU to another one, or to a switch: NVLink.
+type Lane struct {
+	To    string  // where that is on the bus: "0000:65:00.0"
+	Count int     // links
+	Rate  float64 // bytes a second of all of them in one direction; 0 if unknown
 }
 
 // PCIRate returns what a connection of the PCI bus carries in one direction, in bytes a second:

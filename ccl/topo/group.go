@@ -28,6 +28,7 @@ type Group struct {
 	claims         bool
 	slot           int
 	network, far   *cost.Path // nil if a rank does not know it
+	rates          *Rates     // likewise, of a machine
 	devices        *Devices   // nil for none
 }
 
@@ -179,6 +180,15 @@ func (g *Group) AmongHosts() *Group {
 		sites[g.host[rank]] = site
 	}
 	return AtSites(hosts, sites)
+}
+
+// Rates returns what cores do: each rate is that of the slowest machine. They are not Known where
+// no rank of a machine knows them.
+func (g *Group) Rates() Rates {
+	if g.rates == nil {
+		return Rates{}
+	}
+	return *g.rates
 }
 
 // Has reports whether a rank has a transport.

@@ -5,6 +5,9 @@ type Machine struct {
 	Processors []int   // processors that this process may run on
 	Quota      float64 // processor time that control groups grant the process, in cores; 0 for no limit
 	QuotaFile  string  // file with that limit
+	Limit      int64   // bytes of memory that control groups grant it; 0 for no limit
+	LimitFile  string  // file with that limit
+	Shared     int64   // bytes that /dev/shm may hold; 0 where there is none
 	Nodes      []Node  // NUMA nodes with processors; none if the system does not report them
 	Caches     []Cache // data caches by level, each listed once
 	Pages      Pages

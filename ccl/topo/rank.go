@@ -26,6 +26,11 @@ type Rank struct {
 	// Network is what messages to other hosts cost, if that was measured.
 	Network *cost.Path `json:"network,omitempty"`
 	Far     *cost.Path `json:"far,omitempty"` // likewise, to hosts of other sites
+	// Described is how many hosts or ranks a network has that it was told of (GOCCL_TOPO); 0 if it
+	// was told of none.
+	Described int `json:"described,omitempty"`
+	// Rates are what its cores do, if that was measured.
+	Rates *Rates `json:"rates,omitempty"`
 	// Transports are the names of those that it has.
 	Transports []string `json:"transports,omitempty"`
 }

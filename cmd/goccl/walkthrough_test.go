@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/sim"
 	"github.com/goccl/goccl/ccl/topo/network"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 const walkthroughStart = `# Ring all-reduce on five ranks, step by step

@@ -21,6 +21,7 @@ import (
 	"github.com/goccl/goccl/cuda/driver"
 	"github.com/goccl/goccl/cuda/group/share"
 	"github.com/goccl/goccl/internal/mem"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // On a GPU, run the tests TestMatrix, TestSameOrderOfOperands, TestLengths, TestUnequalBlocks,

@@ -22,6 +22,7 @@ type Library struct {
 	state    func(device uintptr, link uint32, active *uint32) int32
 	remote   func(device uintptr, link uint32, at *address) int32
 	ancestor func(a, b uintptr, level *int32) int32
+	computes func(device uintptr, major, minor *int32) int32
 }
 
 // address is nvmlPciInfo_t.
@@ -49,7 +50,7 @@ func open(path string) (*Library, error) {
 	for name, function := range map[string]any{
 		"nvmlInit_v2": &l.init, "nvmlShutdown": &l.shutdown, "nvmlDeviceGetHandleByPciBusId_v2": &l.byBus,
 		"nvmlDeviceGetNvLinkState": &l.state, "nvmlDeviceGetNvLinkRemotePciInfo_v2": &l.remote,
-		"nvmlDeviceGetTopologyCommonAncestor": &l.ancestor,
+		"nvmlDeviceGetTopologyCommonAncestor": &l.ancestor, "nvmlDeviceGetCudaComputeCapability": &l.computes,
 	} {
 		at, err := purego.Dlsym(handle, name)
 		if err != nil {
@@ -85,6 +86,20 @@ func (l *Library) Links(bus string) (map[string]int, error) {
 		}
 	}
 	return links, nil
+}
+
+// Capability returns the compute capability of a GPU, 90 for 9.0: what its NVLinks carry follows
+// from that.
+func (l *Library) Capability(bus string) (int, error) {
+	device, err := l.device(bus)
+	if err != nil {
+		return 0, err
+	}
+	var major, minor int32
+	if code := l.computes(device, &major, &minor); code != 0 {
+		return 0, fault.New(fault.NotSupported, "nvmlDeviceGetCudaComputeCapability returned %d", code)
+	}
+	return int(10*major + minor), nil
 }
 
 // paths says what is between two GPUs, by the level of what they have in common.

@@ -42,6 +42,13 @@ func TestLinks(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, links)
 	}
+	capability, err := l.Capability("0000:01:00.0")
+	require.NoError(t, err)
+	require.Equal(t, 90, capability)
+	_, unknown := l.Capability("0000:03:00.0")
+	require.ErrorContains(t, unknown, "nvmlDeviceGetCudaComputeCapability returned 3")
+	_, gone := l.Capability("0000:09:00.0")
+	require.ErrorIs(t, gone, fault.NotSupported)
 	between, err := l.Between("0000:01:00.0", "0000:02:00.0")
 	require.NoError(t, err)
 	require.Equal(t, "one PCIe switch", between)

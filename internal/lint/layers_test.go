@@ -10,7 +10,7 @@ import (
 // lower layers.
 var layers = [][]string{
 	{"ccl/dtype", "ccl/fault", "internal/humanize", "internal/signals"},
-	{"internal/lint", "internal/netlab", "ccl/cost"},
+	{"internal/lint", "internal/netlab", "internal/scratch", "ccl/cost"},
 	{"ccl/plan", "ccl/topo", "internal/logs", "internal/mem", "internal/park", "transport"},
 	{"internal/agree", "internal/live", "ccl/member", "internal/record"},
 	{"ccl/algo", "ccl/verify", "ccl/sim", "ccl/draw", "ccl/kernel", "ccl/flight",

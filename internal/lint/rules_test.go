@@ -97,7 +97,7 @@ func (f *goFile) library() bool {
 func checkEnvironment(m *module) []finding {
 	var all []finding
 	for _, f := range m.files {
-		if f.test || within(f.dir, "cmd") || f.path == "ccl/environment.go" {
+		if f.test || within(f.dir, "cmd", "internal/scratch") || f.path == "ccl/environment.go" {
 			continue
 		}
 		for _, pkg := range []string{"os", "syscall", "golang.org/x/sys/unix"} {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// available returns the number of bytes that the system could still give to this process without
+// Available returns the number of bytes that the system could still give to this process without
 // killing any process, as far as this can be read. The kernel fills a memfd until its out-of-memory
 // killer acts, so a shortage must be detected before.
-func available() int64 {
+func Available() int64 {
 	least := int64(math.MaxInt64)
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
 		if kb, ok := field(data, "MemAvailable:"); ok {

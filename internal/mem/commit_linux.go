@@ -20,7 +20,7 @@ const (
 func commit(fd, offset int, memory []byte, where placement) error {
 	for done := 0; done < len(memory); {
 		missing := int64(len(memory) - done)
-		left := available() - headroom
+		left := Available() - headroom
 		if left < missing {
 			return fmt.Errorf("%d bytes are missing, about %d are available", missing, max(left, 0))
 		}

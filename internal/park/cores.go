@@ -84,8 +84,12 @@ func cores(set CPUSet) int {
 	if n == 0 {
 		n = runtime.NumCPU()
 	}
-	return max(1, int(min(float64(n), host.quota)))
+	return Granted(n, host.quota)
 }
+
+// Granted returns how many of some cores a process may use at the same time to which its control
+// groups grant the time of so many: with 1.5 a second thread would often wait.
+func Granted(cores int, quota float64) int { return max(1, int(min(float64(cores), quota))) }
 
 // Local describes one rank of a group that runs on this host; the rank of this process is included.
 type Local struct {

@@ -116,6 +116,16 @@ func TestCrowding(t *testing.T) {
 
 // TestLimitsAreReadAgain changes the limits while the process runs. A thread that is about to sleep
 // notices, at most once a second.
+func TestGranted(t *testing.T) {
+	for _, c := range []struct {
+		cores int
+		quota float64
+		want  int
+	}{{4, math.Inf(1), 4}, {4, 2, 2}, {4, 1.9, 1}, {4, 0.1, 1}, {3, 64, 3}} {
+		require.Equal(t, c.want, Granted(c.cores, c.quota), c)
+	}
+}
+
 func TestLimitsAreReadAgain(t *testing.T) {
 	alone(t, "0-3")
 	root, _ := grow(t, `

@@ -65,10 +65,31 @@ func number(text []byte) (n int64, rest []byte) {
 	return n, text
 }
 
-// quotaFiles returns the files that may limit this process. It reads /proc/self/cgroup for the
-// group and /proc/self/mountinfo for the mounts of groups: a container often mounts its own group
-// as the root.
+// quotaFiles returns the files that may limit this process.
 func quotaFiles(root string) []quotaFile {
+	var files []quotaFile
+	for _, g := range ControlGroups(root, "cpu") {
+		if g.Version2 {
+			files = append(files, quotaFile{quota: path.Join(g.Folder, "cpu.max")})
+		} else {
+			files = append(files,
+				quotaFile{path.Join(g.Folder, "cpu.cfs_quota_us"), path.Join(g.Folder, "cpu.cfs_period_us")})
+		}
+	}
+	return files
+}
+
+// ControlGroup is a control group that this process is in.
+type ControlGroup struct {
+	Folder   string
+	Version2 bool
+}
+
+// ControlGroups returns the control groups of this process that a controller ("cpu", "memory") may
+// serve, from its own up to the mount. It reads /proc/self/cgroup for the group and
+// /proc/self/mountinfo for the mounts of groups: a container often mounts its own group as the
+// root.
+func ControlGroups(root, controller string) []ControlGroup {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return nil
@@ -77,7 +98,7 @@ func quotaFiles(root string) []quotaFile {
 	if err != nil {
 		return nil
 	}
-	var files []quotaFile
+	var all []ControlGroup
 	for line := range strings.Lines(string(groups)) {
 		// number:controllers:group; version 2 is number 0 without controllers.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -85,26 +106,21 @@ func quotaFiles(root string) []quotaFile {
 			continue
 		}
 		version2 := fields[0] == "0" && fields[1] == ""
-		if !version2 && !hasWord(fields[1], "cpu") {
+		if !version2 && !hasWord(fields[1], controller) {
 			continue
 		}
 		for line := range strings.Lines(string(mounts)) {
-			at, top, ok := groupMount(line, version2)
+			at, top, ok := groupMount(line, version2, controller)
 			if !ok {
 				continue
 			}
 			for _, dir := range groupFolders(path.Join(root, at), top, fields[2]) {
-				if version2 {
-					files = append(files, quotaFile{quota: path.Join(dir, "cpu.max")})
-				} else {
-					files = append(files,
-						quotaFile{path.Join(dir, "cpu.cfs_quota_us"), path.Join(dir, "cpu.cfs_period_us")})
-				}
+				all = append(all, ControlGroup{dir, version2})
 			}
 			break
 		}
 	}
-	return files
+	return all
 }
 
 func hasWord(list, word string) bool {
@@ -117,15 +133,15 @@ func hasWord(list, word string) bool {
 }
 
 // groupMount parses a line of mountinfo. It returns where control groups of the given version are
-// mounted, and which group is at the top of the mount.
-func groupMount(line string, version2 bool) (at, top string, ok bool) {
+// mounted, in version 1 those of a controller, and which group is at the top of the mount.
+func groupMount(line string, version2 bool, controller string) (at, top string, ok bool) {
 	// 36 35 98:0 /top /at options [optional fields] - type source super-options
 	left, right, found := strings.Cut(line, " - ")
 	l, r := strings.Fields(left), strings.Fields(right)
 	if !found || len(l) < 5 || len(r) < 3 {
 		return "", "", false
 	}
-	if version2 && r[0] != "cgroup2" || !version2 && (r[0] != "cgroup" || !hasWord(r[2], "cpu")) {
+	if version2 && r[0] != "cgroup2" || !version2 && (r[0] != "cgroup" || !hasWord(r[2], controller)) {
 		return "", "", false
 	}
 	return unescape(l[4]), unescape(l[3]), true

@@ -137,6 +137,10 @@ class Options(Settings):
             (``GOCCL_TLS``, default 0)
         top: 0: ``goccl top`` cannot ask this process what its groups are doing (docs/flight.md). The first group of
             a process decides. (``GOCCL_TOP``, default 1)
+        topo: File that describes a machine or the network between hosts in place of what is found (``goccl topo``
+            writes one, and reads NCCL's and hwloc's), or a text such as fattree:64,alpha=1us,bw=25GB; see
+            docs/topology.md. What it says of the network comes before costs that are kept, and behind GOCCL_COSTS. off:
+            nothing is measured when ranks join. (``GOCCL_TOPO``)
         transport: auto: shared memory on one host, between hosts RDMA where both have adapters for it
             (docs/rdma.md), else TCP; shm, rdma or tcp: only that. rdma includes TCP, which takes over where an adapter
             fails. A process opens only what its groups may use: with shm nothing listens on TCP and no network
@@ -196,6 +200,7 @@ class Options(Settings):
     timeout: timedelta | float | str | None = None
     tls: bool | None = None
     top: bool | None = None
+    topo: str | None = None
     transport: str | None = None
     tune: str | None = None
     verify: str | None = None

@@ -21,6 +21,7 @@ import (
 
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // spec is what a rank is told.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/internal/netlab"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 var (

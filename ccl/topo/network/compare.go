@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -17,6 +18,9 @@ func Compare(a, b *Topology, more float64) (lines []string) {
 	}
 	if a.Routing != b.Routing {
 		say("routing %v → %v", a.Routing, b.Routing)
+	}
+	if a.Limits != b.Limits {
+		say("limits: %s → %s", cmp.Or(a.Limits.String(), "none"), cmp.Or(b.Limits.String(), "none"))
 	}
 	ours, theirs := a.byName(), b.byName()
 	for _, name := range slices.Sorted(maps.Keys(ours)) {

@@ -26,7 +26,7 @@ type Machine struct {
 // Half of Rates.Handover is spent on each side of a cache. The rate of a link that nobody has
 // measured or told is that of the memory behind it, and its class says so.
 func Found(m *Machine) (*Topology, error) {
-	f := &finding{Topology: &Topology{Name: m.Name}, m: m, nodes: map[string]int{}}
+	f := &finding{Topology: &Topology{Name: m.Name, Limits: limitsOf(m.Parts)}, m: m, nodes: map[string]int{}}
 	f.one = cmp.Or(m.Rates.One, unknownRate)
 	if m.Rates.One == 0 {
 		f.unknown = ofUnknownRate
@@ -37,6 +37,7 @@ func Found(m *Machine) (*Topology, error) {
 	for i := range m.Devices {
 		f.device(&m.Devices[i])
 	}
+	f.lanes()
 	return f.Topology, f.Validate()
 }
 
@@ -194,6 +195,45 @@ func (f *finding) device(d *topo.Device) {
 		outside, _ := f.node(Node{Name: "network", Part: Outside})
 		f.AddDuplex(own, outside, f.class("wire-"+rateName(d.Wire), 0, d.Wire))
 	}
+}
+
+// lanes connects the GPUs with each other, and with the switches between them, which are one.
+func (f *finding) lanes() {
+	at := map[string]int{} // by the address on the bus
+	for _, d := range f.m.Devices {
+		if d.Kind == topo.GPU && len(d.Bus) > 0 {
+			at[d.Bus[len(d.Bus)-1]] = f.nodes[Name(d.Name)]
+		}
+	}
+	connected := map[[2]int]bool{}
+	for _, d := range f.m.Devices {
+		own, switched := f.nodes[Name(d.Name)], topo.Lane{}
+		for _, l := range d.Lanes {
+			other, known := at[l.To]
+			ends := [2]int{min(own, other), max(own, other)}
+			switch {
+			case !known:
+				switched.Count += l.Count
+				switched.Rate += l.Rate
+			case other != own && !connected[ends]:
+				connected[ends] = true
+				f.AddDuplex(own, other, f.lane(l))
+			}
+		}
+		if switched.Count > 0 {
+			middle, _ := f.node(Node{Name: nvSwitch})
+			f.AddDuplex(own, middle, f.lane(switched))
+		}
+	}
+}
+
+const nvSwitch = "nvswitch" // the name of the node that all of them are
+
+func (f *finding) lane(l topo.Lane) int {
+	if l.Rate == 0 {
+		return f.class(fmt.Sprintf("nvlink-x%d%s", l.Count, ofUnknownRate), 0, float64(l.Count)*unknownLink)
+	}
+	return f.class("nvlink-"+rateName(l.Rate), 0, l.Rate)
 }
 
 // Name makes a name that networks and nodes can have of one of the system.

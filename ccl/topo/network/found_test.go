@@ -55,6 +55,18 @@ var machines = map[string]Machine{
 		{Kind: topo.GPU, Name: "gpu1", Bus: bus(97, 98), Node: 1, Slot: 32e9},
 		{Kind: topo.Adapter, Name: "mlx5_1:1", Bus: bus(97, 99), Node: 1, Slot: 32e9, Wire: 25e9},
 	}},
+	// GPUs with NVLink: two to each other and to switches, one to switches only, one of unknown
+	// rate.
+	"gpus": {Name: "node3", Parts: &topo.Machine{Processors: []int{0}, Limit: 8 << 30}, Devices: []topo.Device{
+		{Kind: topo.GPU, Name: "gpu0", Bus: bus(1, 11), Slot: 32e9, Lanes: []topo.Lane{
+			{To: "0000:12:00.0", Count: 4, Rate: 82.4e9}, {To: "0000:aa:00.0", Count: 2, Rate: 41.2e9},
+			{To: "0000:ab:00.0", Count: 2, Rate: 41.2e9}}},
+		{Kind: topo.GPU, Name: "gpu1", Bus: bus(1, 12), Slot: 32e9, Lanes: []topo.Lane{
+			{To: "0000:11:00.0", Count: 4, Rate: 82.4e9}, {To: "0000:12:00.0", Count: 1, Rate: 1e9},
+			{To: "0000:ab:00.0", Count: 4, Rate: 82.4e9}}},
+		{Kind: topo.GPU, Name: "gpu2", Bus: bus(1, 13), Lanes: []topo.Lane{{To: "fffffff:ffff:ff", Count: 6}}},
+		{Kind: topo.GPU, Name: "gpu3", Bus: bus(1, 14)},
+	}},
 	// A virtual machine of one core, of which the system tells nothing.
 	"bare": {Name: "vm", Parts: &topo.Machine{Processors: []int{3}}},
 	// Bound to one of two nodes; the caches of level 2 are shared.

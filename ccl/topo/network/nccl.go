@@ -230,9 +230,9 @@ func (n *nccl) ranks() {
 	}
 }
 
-// linkRate is what a link of NVLink carries in bytes a second, by compute capability, as NCCL has
-// measured it.
-func linkRate(sm int64) float64 {
+// NVLinkRate is what a link of NVLink carries in bytes a second, by compute capability (90 for
+// 9.0), as NCCL has measured it; 0 if that has none.
+func NVLinkRate(sm int64) float64 {
 	switch {
 	case sm >= 100:
 		return 40.1e9
@@ -283,7 +283,7 @@ func (n *nccl) nvlinks() {
 
 func (n *nccl) nvlink(g *gpu, e *element, near map[slotOf]*gpu) {
 	count := n.integer(e, "count", 1, maxLanes, 1)
-	l := lane{"nvlink", count, float64(count) * linkRate(g.sm)}
+	l := lane{"nvlink", count, float64(count) * NVLinkRate(g.sm)}
 	target := strings.ToLower(e.get("target"))
 	class := strings.TrimPrefix(e.get("tclass"), "0x")
 	isGPU := strings.HasPrefix(class, gpuClass)
@@ -310,7 +310,7 @@ func (n *nccl) nvlink(g *gpu, e *element, near map[slotOf]*gpu) {
 		n.wrong(e, "an <nvlink> to %s, which no <pci> with a GPU has", quote(e.get("target")))
 	default:
 		if n.nvswitch < 0 {
-			n.nvswitch = n.add(e, Node{Name: "nvswitch"})
+			n.nvswitch = n.add(e, Node{Name: nvSwitch})
 		}
 		n.lane(g.node, n.nvswitch, l)
 	}

@@ -26,6 +26,7 @@ const Format = 1
 //	name NAME
 //	startup TIME                     left out where it is 0
 //	routing first|ecmp               left out where it is first
+//	limits [cores=NUMBER] [memory=BYTES] [shared=BYTES]   of a container
 //	class NAME alpha=TIME bw=BANDWIDTH [burst=BYTES]
 //	rank NAME [forwards] [PART [BYTES]]
 //	switch NAME [PART [BYTES]]       PART is what the node is, where it was found: core, cache …
@@ -45,6 +46,9 @@ func (t *Topology) WriteText(w io.Writer) error {
 	}
 	if t.Routing != First {
 		fmt.Fprintf(out, "routing %v\n", t.Routing)
+	}
+	if t.Limits != (Limits{}) {
+		fmt.Fprintln(out, t.Limits.line())
 	}
 	for _, c := range t.Classes {
 		fmt.Fprintf(out, "class %s alpha=%s bw=%s", c.Name, formatAlpha(c.Alpha), formatBandwidth(c.Bandwidth))
@@ -91,6 +95,7 @@ type file struct {
 	Name    string  `json:"name"`
 	Startup float64 `json:"startup,omitempty"`
 	Routing string  `json:"routing"`
+	Limits  *Limits `json:"limits,omitempty"`
 	Classes []Class `json:"classes"`
 	Nodes   []Node  `json:"nodes"`
 	Links   []Link  `json:"links"`
@@ -102,8 +107,12 @@ func (t *Topology) WriteJSON(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
+	var limits *Limits
+	if t.Limits != (Limits{}) {
+		limits = &t.Limits
+	}
 	text, err := json.MarshalIndent(
-		file{Format, t.Name, t.Startup, t.Routing.String(), t.Classes, t.Nodes, t.Links}, "", " ")
+		file{Format, t.Name, t.Startup, t.Routing.String(), limits, t.Classes, t.Nodes, t.Links}, "", " ")
 	if err != nil {
 		return err
 	}
@@ -163,6 +172,9 @@ func readJSON(text []byte) (*Topology, error) {
 	}
 	t := &Topology{Name: f.Name, Startup: f.Startup, Routing: routing,
 		Classes: f.Classes, Nodes: f.Nodes, Links: f.Links}
+	if f.Limits != nil {
+		t.Limits = *f.Limits
+	}
 	if at, wrong := t.problem(); wrong != "" {
 		line, column := 1, 1
 		scan(text, func(e entry) bool {
@@ -178,7 +190,7 @@ func readJSON(text []byte) (*Topology, error) {
 }
 
 // fields maps the keys of the JSON form to the most elements that their lists may have.
-var fields = map[string]int{"goccl_topology": 0, "name": 0, "startup": 0, "routing": 0,
+var fields = map[string]int{"goccl_topology": 0, "name": 0, "startup": 0, "routing": 0, "limits": 0,
 	"classes": MaxClasses, "nodes": MaxNodes, "links": MaxLinks}
 
 // crowded refuses lists that are too long, unknown keys, and keys that occur twice, before the
@@ -193,7 +205,8 @@ func crowded(text []byte) error {
 		switch {
 		case !known:
 			wrong = fmt.Sprintf(
-				"unknown field %s; known: goccl_topology, name, startup, routing, classes, nodes, links", quote(e.key))
+				"unknown field %s; known: goccl_topology, name, startup, routing, limits, classes, nodes, links",
+				quote(e.key))
 		case e.index < 0 && seen[key]:
 			wrong = fmt.Sprintf("a second %q; leave one", e.key)
 		case e.index >= 0 && e.index >= limit:
@@ -313,6 +326,7 @@ var usage = map[string]struct {
 	"name":    {2, 2, "name NAME"},
 	"startup": {2, 2, "startup TIME"},
 	"routing": {2, 2, "routing first|ecmp"},
+	"limits":  {2, 4, "limits [cores=NUMBER] [memory=BYTES] [shared=BYTES]"},
 	"class":   {4, 5, "class NAME alpha=TIME bw=BANDWIDTH [burst=BYTES]"},
 	"rank":    {2, 5, "rank NAME [forwards] [PART [BYTES]]"},
 	"switch":  {2, 4, "switch NAME [PART [BYTES]]"},
@@ -324,14 +338,14 @@ func (r *reader) statement() error {
 	w := r.words
 	form, ok := usage[w[0]]
 	if !ok {
-		return r.wrong(0, "unknown word %s; known: name, startup, routing, class, rank, switch, link, duplex",
+		return r.wrong(0, "unknown word %s; known: name, startup, routing, limits, class, rank, switch, link, duplex",
 			quote(w[0]))
 	}
 	if len(w) < form.low || len(w) > form.high {
 		return r.wrong(min(len(w), form.high), "want %q", form.text)
 	}
 	switch w[0] {
-	case "name", "startup", "routing":
+	case "name", "startup", "routing", "limits":
 		if r.said[w[0]] {
 			return r.wrong(0, "a second %q; leave one", w[0])
 		}
@@ -352,6 +366,12 @@ func (r *reader) statement() error {
 	case "routing":
 		if r.t.Routing, ok = parseRouting(w[1]); !ok {
 			return r.wrong(1, "unknown routing %s; known: first, ecmp", quote(w[1]))
+		}
+	case "limits":
+		for i, word := range w[1:] {
+			if err := r.t.Limits.set(word); err != nil {
+				return r.wrong(1+i, "%v", err)
+			}
 		}
 	case "class":
 		return r.class()

@@ -93,6 +93,7 @@ type Topology struct {
 	Name    string
 	Startup float64 // seconds that a message costs its sender before anything else
 	Routing Routing
+	Limits  Limits // of a machine that was found
 	Classes []Class
 	Nodes   []Node
 	Links   []Link
@@ -166,6 +167,8 @@ func (t *Topology) problem() (place, string) {
 		return place{"name", -1}, badName(t.Name)
 	case !(t.Startup >= 0) || math.IsInf(t.Startup, 0):
 		return place{"startup", -1}, fmt.Sprintf("startup %v s, want 0 or more", t.Startup)
+	case t.Limits.wrong() != "":
+		return place{"limits", -1}, t.Limits.wrong()
 	case t.Routing > ECMP:
 		return place{"routing", -1}, fmt.Sprintf("unknown routing %d", uint8(t.Routing))
 	case len(t.Classes) > MaxClasses:

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/internal/mem"
 )
@@ -22,7 +23,8 @@ func Host() []topo.Finding {
 		cacheFinding(machine),
 		nodeFinding(machine),
 		homeFinding(mem.ProbeHome(root)),
-		memory(),
+		memory(machine),
+		ratesFinding(KeptRates(cost.Folder())),
 		pageFinding(machine, mem.ProbeHugePages(root)),
 	}
 	findings = append(findings, sharedMemory(), crossMemory(root))

@@ -4,7 +4,7 @@ package probe
 
 import "github.com/goccl/goccl/ccl/topo"
 
-func memory() topo.Finding {
+func memory(*topo.Machine) topo.Finding {
 	return topo.Finding{Name: "memory", State: topo.Info, Value: "not read on this system"}
 }
 
@@ -16,3 +16,7 @@ func sharedMemory() topo.Finding {
 func crossMemory(string) topo.Finding {
 	return topo.Finding{Name: "cross-memory attach", State: topo.Missing, Value: "Linux only"}
 }
+
+func capacity(string) int64 { return 0 }
+
+func spareThreads(string) int { return mostThreads }

@@ -22,10 +22,29 @@ func Machine(root string) *topo.Machine {
 	if quota, file := park.Quota(root); !math.IsInf(quota, 1) {
 		m.Quota, m.QuotaFile = quota, file
 	}
+	m.Limit, m.LimitFile = memoryLimit(root)
+	m.Shared = capacity(path.Join(root, "dev/shm"))
 	m.Nodes = nodes(root)
 	m.Caches = caches(root, m.Processors)
 	m.Pages = pages(root)
 	return m
+}
+
+// memoryLimit returns how much memory the control groups of this process grant it, and the file
+// with the limit; 0 without one.
+func memoryLimit(root string) (bytes int64, file string) {
+	for _, g := range park.ControlGroups(root, "memory") {
+		name := "memory.max"
+		if !g.Version2 {
+			name = "memory.limit_in_bytes"
+		}
+		const none = 1 << 60 // version 1 has a number near 2^63 for no limit
+		n, err := strconv.ParseInt(word(g.Folder, name), 10, 64)
+		if err == nil && n > 0 && n < none && (file == "" || n < bytes) {
+			bytes, file = n, path.Join(g.Folder, name)
+		}
+	}
+	return bytes, file
 }
 
 // processorsOf reads which processors this process may run on. It reads the kernel's status file of

@@ -61,6 +61,8 @@ func TestMachine(t *testing.T) {
 			Processors: []int{2, 3},
 			Quota:      1.5,
 			QuotaFile:  "sys/fs/cgroup/cpu.max",
+			Limit:      2 << 30,
+			LimitFile:  "sys/fs/cgroup/memory.max",
 			Nodes:      []topo.Node{node(0, 8<<30, 0, 1), node(1, 8<<30, 2, 3)},
 			Caches: []topo.Cache{cache(1, 48<<10, 2), cache(1, 48<<10, 3), cache(2, 2<<20, 2), cache(2, 2<<20, 3),
 				cache(3, 32<<20, 2, 3)},
@@ -79,6 +81,7 @@ func TestMachine(t *testing.T) {
 			m := Machine(root)
 			if c.want.QuotaFile != "" {
 				c.want.QuotaFile = filepath.Join(root, c.want.QuotaFile)
+				c.want.LimitFile = filepath.Join(root, c.want.LimitFile)
 			}
 			require.Equal(t, c.want, *m)
 		})
@@ -200,6 +203,48 @@ func TestQuotaBelowProcessors(t *testing.T) {
 	require.Contains(t, found.Hint, "control group")
 	found = cores(&topo.Machine{Processors: []int{0, 1}, Quota: 8, QuotaFile: "cpu.max"})
 	require.Equal(t, topo.OK, found.State)
+	found = cores(&topo.Machine{Processors: []int{0, 1}, Quota: 1.9, QuotaFile: "cpu.max"})
+	require.Equal(t, topo.Missing, found.State, "two ranks share one core")
+}
+
+// TestMemoryLimit reads both versions of control groups: the lowest of all groups counts.
+func TestMemoryLimit(t *testing.T) {
+	for _, c := range []struct {
+		name, groups, mount string
+		files               map[string]string
+		want                int64
+		file                string
+	}{
+		{"version 2", "0::/a/b", "/ /cg rw - cgroup2 cgroup rw",
+			map[string]string{"cg/memory.max": "max", "cg/a/memory.max": "4096", "cg/a/b/memory.max": "8192"}, 4096,
+			"cg/a/memory.max"},
+		{"version 1", "5:memory:/a", "/ /m rw - cgroup cgroup rw,memory",
+			map[string]string{"m/memory.limit_in_bytes": "9223372036854771712", "m/a/memory.limit_in_bytes": "777"},
+			777, "m/a/memory.limit_in_bytes"},
+		{"version 1, none", "5:memory:/", "/ /m rw - cgroup cgroup rw,memory",
+			map[string]string{"m/memory.limit_in_bytes": "9223372036854771712"}, 0, ""},
+		{"another controller", "5:cpu:/", "/ /m rw - cgroup cgroup rw,cpu",
+			map[string]string{"m/memory.limit_in_bytes": "777"}, 0, ""},
+		{"nonsense", "0::/", "/ /cg rw - cgroup2 cgroup rw", map[string]string{"cg/memory.max": "-5"}, 0, ""},
+	} {
+		root := t.TempDir()
+		c.files["proc/self/cgroup"] = c.groups + "\n"
+		c.files["proc/self/mountinfo"] = "36 35 98:0 " + c.mount + "\n"
+		for name, text := range c.files {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+		}
+		bytes, file := memoryLimit(root)
+		require.Equal(t, c.want, bytes, c.name)
+		if c.file == "" {
+			require.Empty(t, file, c.name)
+		} else {
+			require.Equal(t, filepath.Join(root, c.file), file, c.name)
+		}
+	}
+	require.Equal(t, "; 2 GiB granted, by memory.max; /dev/shm holds 64 MiB",
+		granted(&topo.Machine{Limit: 2 << 30, LimitFile: "memory.max", Shared: 64 << 20}))
+	require.Empty(t, granted(&topo.Machine{}))
 }
 
 func TestCacheSize(t *testing.T) {

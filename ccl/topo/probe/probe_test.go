@@ -10,6 +10,7 @@ import (
 )
 
 func TestHost(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	names := map[string]topo.Finding{}
 	for _, f := range Host() {
 		require.NotEmpty(t, f.Name)
@@ -18,8 +19,8 @@ func TestHost(t *testing.T) {
 		require.NotContains(t, names, f.Name)
 		names[f.Name] = f
 	}
-	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory placement", "memory",
-		"huge pages", "shared memory", "cross-memory attach", "interfaces"} {
+	for _, name := range []string{"system", "processor", "cores", "caches", "NUMA nodes", "memory placement",
+		"memory", "memory rates", "huge pages", "shared memory", "cross-memory attach", "interfaces"} {
 		require.Contains(t, names, name)
 	}
 	if runtime.GOOS == "linux" {

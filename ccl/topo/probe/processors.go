@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccl/goccl/ccl/topo"
 	"github.com/goccl/goccl/internal/mem"
+	"github.com/goccl/goccl/internal/park"
 )
 
 func cores(m *topo.Machine) topo.Finding {
@@ -18,12 +20,32 @@ func cores(m *topo.Machine) topo.Finding {
 			strconv.FormatFloat(m.Quota, 'g', 3, 64), list(m.Processors), m.QuotaFile)
 		found.State = topo.Info
 		found.Hint = "a control group grants less time than there are processors: ranks beyond that give each other the core at every wait"
-		n = int(m.Quota)
+		n = park.Granted(n, m.Quota)
 	}
 	if n < 2 {
 		found.State, found.Hint = topo.Missing, "ranks that share one core hand it to each other at every step"
 	}
 	return found
+}
+
+// ratesFinding reports what cores and memory do.
+func ratesFinding(k Kept) topo.Finding {
+	found := topo.Finding{Name: "memory rates", State: topo.Info, Value: k.Rates.String()}
+	if k.Rates.Known() {
+		found.Value += fmt.Sprintf("; measured %s, at load %.1f", k.Measured.Format(time.DateTime), k.Load)
+	}
+	return found
+}
+
+// granted describes what a container grants of memory, "" if nothing is less than there is.
+func granted(m *topo.Machine) (text string) {
+	if m.Limit > 0 {
+		text += fmt.Sprintf("; %s granted, by %s", size(m.Limit), m.LimitFile)
+	}
+	if m.Shared > 0 {
+		text += fmt.Sprintf("; /dev/shm holds %s", size(m.Shared))
+	}
+	return text
 }
 
 func cacheFinding(m *topo.Machine) topo.Finding {

@@ -30,6 +30,12 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, pci *at) {
 	snprintf(at->busId, sizeof at->busId, "00000000:%02X:00.0", number == 3 ? 0xAB : (unsigned)(3 - number));
 	return 0;
 }
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
+	uintptr_t number = (uintptr_t)device - 0x700;
+	*major = 9;
+	*minor = 0;
+	return number == 3 ? 3 : 0;
+}
 int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *level) {
 	if (a == b) return 2;
 	*level = ((uintptr_t)a + (uintptr_t)b) % 2 ? 10 : 50;

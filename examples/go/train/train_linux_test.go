@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/internal/netlab"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // built builds the example, the launcher, and what makes networks.

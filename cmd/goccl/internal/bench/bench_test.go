@@ -17,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 func TestWrongUse(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 func run(t *testing.T, args ...string) (string, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // TestJudge shows the judge what a rank may report, and what is wrong with it.

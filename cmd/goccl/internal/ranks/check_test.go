@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl"
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/kernel"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 func TestElementsOfAPattern(t *testing.T) {

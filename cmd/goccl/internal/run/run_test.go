@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 // started runs goccl run with a shell script as the command.

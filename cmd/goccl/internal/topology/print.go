@@ -20,6 +20,9 @@ func printed(t *network.Topology, about string) string {
 		fmt.Fprintf(&p.text, "; a message costs its sender %.3g µs", t.Startup*1e6)
 	}
 	p.text.WriteString("\n" + about)
+	if limits := t.Limits.String(); limits != "" {
+		p.text.WriteString("limits: " + limits + "\n")
+	}
 	p.level(roots, "")
 	ends := make([][]string, len(t.Classes))
 	for _, i := range beside {

@@ -13,10 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/ccl/draw"
 	"github.com/goccl/goccl/ccl/topo/network"
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	"github.com/goccl/goccl/cuda/nvml"
 )
 
 const help = `Without TOPOLOGY it is this machine: its cores, which are the ranks, caches,
@@ -32,6 +34,7 @@ const noticed = 0.2
 type wanted struct {
 	from, output, compare string
 	json, measure         bool
+	head                  string // what there is to say first
 }
 
 // Command returns the command.
@@ -86,23 +89,34 @@ func (w *wanted) show(out io.Writer) error {
 	if w.json {
 		return t.WriteJSON(out)
 	}
-	_, err = io.WriteString(out, printed(t, about))
+	_, err = io.WriteString(out, w.head+printed(t, about))
 	return err
 }
 
-// open returns the network, and what there is to say of it.
+// open returns the network, and what there is to say of it: that of GOCCL_TOPO is what groups use.
 func (w *wanted) open() (t *network.Topology, about string, err error) {
-	if w.from != "" {
-		if w.measure {
-			return nil, "", cli.Misused("--measure is for this machine, not for %s", w.from)
-		}
-		t, err := cli.OpenTopology(w.from, 0)
+	from := w.from
+	if from == "" {
+		opts, err := cli.Environment()
 		if err != nil {
-			return nil, "", cli.Misuse{Err: err}
+			return nil, "", err
 		}
-		return t, "", nil
+		if opts.Topo != "" && opts.Topo != network.Off {
+			from = opts.Topo
+			w.head = fmt.Sprintf("GOCCL_TOPO=%s, which groups use in place of what is found here:\n", from)
+		}
 	}
-	return found(w.measure)
+	if from == "" {
+		return found(w.measure)
+	}
+	if w.measure {
+		return nil, "", cli.Misused("--measure is for this machine, not for %s", from)
+	}
+	t, err = cli.OpenTopology(from, 0)
+	if err != nil {
+		return nil, "", cli.Misuse{Err: err}
+	}
+	return t, "", nil
 }
 
 // found returns the network that this machine is.
@@ -111,21 +125,17 @@ func found(measure bool) (*network.Topology, string, error) {
 	host, _ := os.Hostname()
 	m := network.Machine{Name: network.Name(cmp.Or(host, "machine")), Parts: probe.Machine(root),
 		Devices: probe.Devices(root)}
-	folder, err := os.UserCacheDir()
-	if err != nil {
-		folder = os.TempDir()
+	if library, err := nvml.Open(); err == nil {
+		addLanes(m.Devices, library)
+		library.Close()
 	}
 	get := probe.KeptRates
 	if measure {
 		get = probe.MeasureRates
 	}
-	kept := get(filepath.Join(folder, "goccl"), m.Parts)
+	kept := get(cost.Folder())
 	m.Rates = kept.Rates
-	about := fmt.Sprintf("rates measured %s, at load %.1f: ", kept.Measured.Format(time.DateTime), kept.Load)
-	about += fmt.Sprintf("one core copies %.3g GB/s, all %.3g", m.Rates.One/1e9, m.Rates.All/1e9)
-	if m.Rates.Handover > 0 {
-		about += fmt.Sprintf(", a core sees a write of another after %.0f ns", m.Rates.Handover*1e9)
-	}
+	about := fmt.Sprintf("rates measured %s, at load %.1f: %v", kept.Measured.Format(time.DateTime), kept.Load, m.Rates)
 	model, _ := probe.Processor()
 	t, err := network.Found(&m)
 	return t, strings.TrimSpace(model) + "\n" + about + "\n", err

@@ -95,6 +95,29 @@ func TestThisMachine(t *testing.T) {
 	require.NotEqual(t, before.ModTime(), after.ModTime())
 }
 
+// What GOCCL_TOPO describes is what groups use, and so what is printed.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("GOCCL_TOPO", machine)
+	out, err := execute(t)
+	require.NoError(t, err)
+	lines := strings.SplitN(out, "\n", 3)
+	require.Equal(t, "GOCCL_TOPO="+machine+", which groups use in place of what is found here:", lines[0])
+	require.Equal(t, "node1: 4 ranks, 15 other nodes, 40 links", lines[1])
+	out, err = execute(t, "uniform:4")
+	require.NoError(t, err)
+	require.Contains(t, out, "uniform-4: 4 ranks")
+	_, err = execute(t, "--measure")
+	require.ErrorContains(t, err, "--measure is for this machine, not for "+machine)
+	t.Setenv("GOCCL_TOPO", "off")
+	out, err = execute(t)
+	require.NoError(t, err)
+	require.Contains(t, out, "rates measured")
+	t.Setenv("GOCCL_TOPO", "./nothing")
+	_, err = execute(t)
+	require.ErrorContains(t, err, "there is no such file")
+	require.Equal(t, 2, cli.Status(err))
+}
+
 func TestRefused(t *testing.T) {
 	out, err := execute(t, machine, "--compare", "nvlink:4")
 	require.Equal(t, 1, cli.Status(err))

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/exec"
 	"github.com/goccl/goccl/ccl/topo"
+	"github.com/goccl/goccl/ccl/topo/network"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/tune/measured"
 	"github.com/goccl/goccl/ccl/tune/predicted"
@@ -51,6 +52,11 @@ func explain() *cobra.Command {
 		costs, err := readCosts(cmp.Or(*file, opts.Costs))
 		if err != nil {
 			return err
+		}
+		if name := opts.Topo; name != "" && name != network.Off && *file == "" && opts.Costs == "" {
+			if err := describe(costs, name, *count, *hosts); err != nil {
+				return cli.Misuse{Err: fmt.Errorf("GOCCL_TOPO: %w", err)}
+			}
 		}
 		wishes := tune.Wishes{Determinism: opts.Determinism}
 		if wishes.Override, err = tune.ParseOverride(opts.Algo); err != nil {
@@ -95,6 +101,26 @@ func explain() *cobra.Command {
 		return printExplained(c.OutOrStdout(), rows, on, costs)
 	}
 	return c
+}
+
+// describe puts what a network says into costs, as groups do it.
+func describe(costs *cost.File, name string, ranks, hosts int) error {
+	t, err := network.Open(name, ranks)
+	if err != nil {
+		return err
+	}
+	d, err := t.Describe(ranks)
+	if err != nil {
+		return err
+	}
+	if d.Hosts != 0 && d.Hosts < hosts {
+		return fmt.Errorf("the network has %d ranks, --hosts is %d", d.Hosts, hosts)
+	}
+	path, err := d.Path(costs.Costs.Network)
+	if path != nil {
+		costs.Costs.Network, costs.Network = *path, &cost.Part{Of: "GOCCL_TOPO=" + name}
+	}
+	return err
 }
 
 // explained is one choice. Times are in seconds, 0 where there is no prediction.
@@ -145,9 +171,13 @@ func printExplained(out io.Writer, rows []explained, on *topo.Group, costs *cost
 	}{{"network", costs.Network}, {"host", costs.Host}} {
 		if part.Part == nil {
 			fmt.Fprintf(out, "costs of the %s: nobody has measured them (goccl tune fit); the usual ones\n", part.of)
-		} else {
-			fmt.Fprintf(out, "costs of the %s: of %s, %s\n", part.of, part.Of, part.Measured.Format("2006-01-02 15:04"))
+			continue
 		}
+		when := ""
+		if !part.Measured.IsZero() {
+			when = part.Measured.Format(", 2006-01-02 15:04")
+		}
+		fmt.Fprintf(out, "costs of the %s: of %s%s\n", part.of, part.Of, when)
 	}
 	fmt.Fprintf(out, "\n%d ranks, hosts of %s\n", on.Size(), on.Sizes())
 	table := cli.Table(out)

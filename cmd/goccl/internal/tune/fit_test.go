@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccl/goccl/ccl/cost"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
+	_ "github.com/goccl/goccl/internal/scratch"
 )
 
 func run(t *testing.T, args ...string) (string, error) {
@@ -96,6 +97,20 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, []string{"bruck", "GOCCL_ALGO"}, []string{rows[1].Algorithm, rows[1].Why})
 	require.Positive(t, rows[1].Predicted)
 	require.Positive(t, rows[1].NextTime)
+
+	t.Setenv("GOCCL_TOPO", "uniform:4,alpha=5us,bw=125MB") // not where costs are named
+	again, err := run(t, strings.Fields("explain --json --ranks 4 --hosts 4 --size 64K --op broadcast,all_gather --costs "+file)...)
+	require.NoError(t, err)
+	require.Equal(t, out, again)
+	out, err = run(t, strings.Fields("explain --ranks 4 --hosts 4 --size 64K --op broadcast")...)
+	require.NoError(t, err)
+	require.Contains(t, out, "costs of the network: of GOCCL_TOPO=uniform:4,alpha=5us,bw=125MB\n")
+	require.Regexp(t, `(?m)^broadcast +65536 +double_binary_tree +predicted `, out)
+	_, err = run(t, strings.Fields("explain --ranks 8 --hosts 8 --size 64K --op broadcast")...)
+	require.ErrorContains(t, err, "GOCCL_TOPO: the network has 4 ranks, --hosts is 8")
+	t.Setenv("GOCCL_TOPO", "no/such.topo")
+	_, err = run(t, strings.Fields("explain --ranks 4 --hosts 4")...)
+	require.ErrorContains(t, err, "there is no such file")
 
 	t.Setenv("GOCCL_COSTS", "off")
 	out, err = run(t, strings.Fields("explain --ranks 2 --size 1M --op all_reduce")...)
