@@ -31,8 +31,8 @@ func (s *Sample) Seconds() float64 {
 const element = 4
 
 // Fit returns the costs of a network between two hosts, or of two ranks of one host, that bring
-// predictions closest to what was measured; all other costs are those of before. Misfit is by which
-// part the prediction of a sample misses it, in the middle.
+// predictions closest to what was measured; all other costs are those of before, and so is what
+// Kernels measures. Misfit is by which part the prediction of a sample misses it, in the middle.
 //
 // It changes one cost after the other by a factor, as long as that helps, and then takes smaller
 // factors. What it minimises is the mean of how far predictions are off, no one of which counts for
@@ -71,9 +71,10 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 	} else {
 		m, w := &c.Memory, &c.Windows
 		parameters = []*float64{&m.Latency, &w.Signal, &w.Latency, &w.Wait, &c.Call, &c.Cache}
-		for _, of := range []*cost.Work{&m.Send, &m.Receive, &w.Read, &c.Copy, &c.Reduce} {
+		for _, of := range []*cost.Work{&m.Send, &m.Receive, &w.Read} {
 			parameters = append(parameters, &of.Each, &of.Byte, &of.Far, &of.Miss)
 		}
+		parameters = append(parameters, &c.Copy.Each, &c.Copy.Far, &c.Reduce.Each, &c.Reduce.Far)
 	}
 	if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
 		parameters = append(parameters, turn)

@@ -106,6 +106,9 @@ func fit() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !lab.wanted() {
+			measured.Kernels(&before.Costs)
+		}
 		made, err := fitted(samples, lab.wanted(), lab.String(), before)
 		if err != nil {
 			return err
