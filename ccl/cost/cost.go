@@ -66,7 +66,7 @@ type Windows struct {
 	Signal  float64 `json:"signal"`  // to publish a word
 	Latency float64 `json:"latency"` // until a peer finds it
 	Wait    float64 `json:"wait"`    // to find it
-	Read    Work    `json:"read"`    // of an operand
+	Read    Work    `json:"read"`    // of an operand, beside its copy or its reduction
 }
 
 // Credit of channels of TCP: a path that is long holds more (transport/tcp, Credit).

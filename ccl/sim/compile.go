@@ -21,6 +21,7 @@ type op struct {
 	// pipelined means that it sends what the step in after receives, as that comes in.
 	pipelined bool
 	window    bool // it writes this rank's window
+	nothing   bool // it copies chunks onto themselves
 }
 
 // more holds the fields that only few steps have.
@@ -308,6 +309,7 @@ func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 	} else {
 		m.refBy = by.Dst
 	}
+	o.nothing = s.o.InPlace && s.ontoItself(rank, step)
 	o.window = does.Writes && !does.Peer && step.Dst.Buf == plan.Win
 	m.varies = s.chunk < 0 && m.refBy.By != 0
 	o.bytes = s.ref(rank, prog, m.ref)
@@ -325,6 +327,25 @@ func (s *sizes) op(rank int, prog *program, step *plan.Step) (op, error) {
 		prog.more = append(prog.more, m)
 	}
 	return o, nil
+}
+
+// ontoItself reports whether a step copies chunks onto themselves in a call that is in place.
+func (s *sizes) ontoItself(rank int, step *plan.Step) bool {
+	if step.Kind != plan.Copy || s.p.Alias&plan.InPlace == 0 {
+		return false
+	}
+	spec := s.p.Spec
+	in, out := spec.Coll.InBlocks(spec.Ranks, rank, spec.Root), spec.Coll.OutBlocks(spec.Ranks, rank, spec.Root)
+	at := func(r plan.Ref) int {
+		switch {
+		case r.Buf != plan.In && r.Buf != plan.Out:
+			return -1
+		case in == out || in > 1 && r.Buf == plan.In || out > 1 && r.Buf == plan.Out:
+			return r.At
+		}
+		return r.At + rank*s.p.Split // the only block on its side
+	}
+	return at(step.Src[0]) == at(step.Dst) && at(step.Dst) >= 0
 }
 
 func wrong(p *plan.Plan, format string, args ...any) error {

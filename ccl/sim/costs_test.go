@@ -196,6 +196,30 @@ func TestSharedCores(t *testing.T) {
 	equal(t, 2*once+c.Memory.Switch, seconds(t, p, grouped(t, 2, 1), c, bytes, 1))
 }
 
+// In place, a copy of a block onto itself costs nothing, and a plan that cannot be pays for a copy.
+func TestInPlaceCosts(t *testing.T) {
+	p := &plan.Plan{Name: "copies", Split: 2, Chans: 1, Spec: plan.Spec{Coll: dtype.AllReduce, Ranks: 2},
+		Alias: plan.InPlace, Program: func(int) plan.Program {
+			copied := func(from, to int) plan.Step {
+				return plan.Step{Kind: plan.Copy, Src: []plan.Ref{{Buf: plan.In, At: from, N: 1}},
+					Dst: plan.Ref{Buf: plan.Out, At: to, N: 1}}
+			}
+			return plan.Program{Lanes: [][]plan.Step{{copied(0, 0), copied(0, 1), copied(1, 1)}}}
+		}}
+	on, c := grouped(t, 2, 2), wire()
+	c.Copy.Byte = 1e-9
+	run := func(inPlace bool) float64 {
+		r, err := Run(p, Network(on, c), Options{Elements: 2000, Costs: c, On: on, InPlace: inPlace})
+		require.NoError(t, err)
+		return r.Makespan
+	}
+	equal(t, 3000e-9, run(false))
+	equal(t, 1000e-9, run(true))
+	p.Alias = 0
+	equal(t, 3000e-9, run(false))
+	equal(t, (2000+3000)*1e-9, run(true))
+}
+
 // Ranks of one host read each other's windows, and pay for the words and the bytes.
 func TestWindowCosts(t *testing.T) {
 	win, out := plan.Ref{Buf: plan.Win, N: 1}, plan.Ref{Buf: plan.Out, N: 1}
@@ -214,7 +238,7 @@ func TestWindowCosts(t *testing.T) {
 	c.Copy = cost.Work{Byte: 1e-9}
 	c.Windows = cost.Windows{Signal: 1e-6, Latency: 2e-6, Wait: 3e-6, Read: cost.Work{Each: 4e-6, Byte: 2e-9}}
 	const bytes = 1000
-	equal(t, 1e-9*bytes+1e-6+2e-6+3e-6+4e-6+2e-9*bytes, seconds(t, p, grouped(t, 2, 2), c, bytes, 1))
+	equal(t, 2*1e-9*bytes+1e-6+2e-6+3e-6+4e-6+2e-9*bytes, seconds(t, p, grouped(t, 2, 2), c, bytes, 1))
 
 	// Without the bound, the first rank runs ahead.
 	on := grouped(t, 2, 2)

@@ -36,7 +36,7 @@ func (e *engine) perform(id int32, o *op, m *more, bytes int64) {
 			seconds += costs.Reduce.Of(bytes*int64(len(m.from)-1), false, e.miss)
 		} else {
 			read(e.peer(c, o, m))
-			seconds += costs.Copy.Each
+			seconds += costs.Copy.Of(bytes, false, e.miss)
 		}
 		e.step(id, seconds)
 	case does.Outward():
@@ -62,6 +62,8 @@ func (e *engine) perform(id int32, o *op, m *more, bytes int64) {
 		}
 	case does.Reduces:
 		e.step(id, costs.Reduce.Of(bytes*int64(o.operands-1), o.window && e.spread(), e.miss))
+	case o.nothing:
+		e.step(id, 0)
 	default:
 		e.step(id, costs.Copy.Of(bytes, o.window && e.spread(), e.miss))
 	}
@@ -347,9 +349,14 @@ func (e *engine) nextCalls() {
 // shortFragment is the longest fragment of which a channel has twice the credit.
 const shortFragment = 8 << 10
 
-// enter has a rank pay for a call.
+// enter has a rank pay for a call, and for a copy of In that it needs.
 func (e *engine) enter(rank int32) {
-	if seconds := e.o.Costs.Call; seconds > 0 {
+	seconds := e.o.Costs.Call
+	if spec := e.p.Spec; e.o.InPlace && e.p.Alias&plan.InPlace == 0 {
+		in := spec.Coll.InBlocks(spec.Ranks, int(rank), spec.Root) * e.o.Elements * e.o.ElementBytes
+		seconds += e.o.Costs.Copy.Of(int64(in), false, e.miss)
+	}
+	if seconds > 0 {
 		e.do(rank, task{lane: -1, what: enters, seconds: seconds})
 	}
 }
@@ -372,14 +379,17 @@ func costOf(p *cost.Path, latency float64, memory bool, from, to int) pathCost {
 }
 
 // far reports whether two ranks are on different cores, so that the one finds what the other has
-// touched in another core's cache.
+// touched in another core's cache. Ranks that stand for others have a core each, and so have those.
 func (e *engine) far(a, b int32) bool {
 	n := int32(e.shift)
-	return e.threads[a%n].core != e.threads[b%n].core
+	return e.symmetric() || e.threads[a%n].core != e.threads[b%n].core
 }
 
 // spread reports whether ranks are on several cores: some of those that have read a window are.
-func (e *engine) spread() bool { return len(e.cores) > 1 }
+func (e *engine) spread() bool { return e.symmetric() || len(e.cores) > 1 }
+
+// symmetric reports whether ranks stand for others.
+func (e *engine) symmetric() bool { return e.shift < e.p.Spec.Ranks }
 
 // missing returns which part of what the ranks of a core touch in a call is not in its cache: the
 // blocks, intermediate results and both slots of the window.

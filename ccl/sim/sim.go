@@ -32,8 +32,11 @@ type Options struct {
 	On    *topo.Group // with Costs: which ranks share memory, and which share cores
 	Calls int         // with Costs: so many calls, one behind the other; 0 means 1
 	Ahead int         // with Costs: a rank begins a call when all have ended the one so many before; 0: at once
-	Rests bool        // with Costs: the network has been idle, and the bursts of its links are there
-	Most  int         // how many events may happen; 0 for any number. A longer simulation ends with ErrLong
+	// InPlace, with Costs: In and Out share the blocks that both have. A copy of such a block does
+	// nothing, and a plan that cannot run like that begins with a copy of In.
+	InPlace bool
+	Rests   bool // with Costs: the network has been idle, and the bursts of its links are there
+	Most    int  // how many events may happen; 0 for any number. A longer simulation ends with ErrLong
 }
 
 // ErrLong is the error of a simulation in which more happens than Options.Most.

@@ -71,15 +71,19 @@ func Fit(samples []Sample, between bool, before cost.Table) (made cost.Table, mi
 	} else {
 		m, w := &c.Memory, &c.Windows
 		parameters = []*float64{&m.Latency, &w.Signal, &w.Latency, &w.Wait, &c.Call, &c.Cache}
-		for _, of := range []*cost.Work{&m.Send, &m.Receive, &w.Read} {
-			parameters = append(parameters, &of.Each, &of.Byte, &of.Far, &of.Miss)
-		}
-		parameters = append(parameters, &c.Copy.Each, &c.Copy.Far, &c.Reduce.Each, &c.Reduce.Far)
+		// A fragment is copied twice, and what is read of a window is copied or reduced.
+		m.Send.Byte, m.Send.Miss, m.Receive.Byte, m.Receive.Miss = c.Copy.Byte, c.Copy.Miss, c.Copy.Byte, c.Copy.Miss
+		w.Read.Byte, w.Read.Miss = 0, 0
+		parameters = append(parameters, &m.Send.Each, &m.Send.Far, &m.Receive.Each, &m.Receive.Far, &w.Read.Each,
+			&w.Read.Far, &c.Copy.Each, &c.Reduce.Each)
 	}
 	if slices.ContainsFunc(samples, func(s Sample) bool { return s.Crowded }) {
 		parameters = append(parameters, turn)
 	}
 	f.descend(parameters)
+	if !between { // what is written into a window is as far as what is written into a slot
+		c.Copy.Far, c.Reduce.Far = c.Memory.Send.Far, c.Memory.Send.Far
+	}
 	if f.err == nil {
 		misfit = f.misfit()
 	}

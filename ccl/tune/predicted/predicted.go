@@ -101,6 +101,12 @@ var pingPong = &plan.Plan{Name: "ping_pong", Split: 1, Chans: 1, Needs: plan.Mes
 	},
 }
 
+// InPlace reports whether predictions, and measurements beside them, are of calls that are in
+// place: as torch makes those of a collective.
+func InPlace(coll dtype.Collective) bool {
+	return coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce
+}
+
 // form returns the form in which calls of a shape run.
 func (p *Predictor) form(of shape) (program.Timed, error) {
 	if made, ok := p.timed[of]; ok {
@@ -129,7 +135,8 @@ const simulated = 12
 func (p *Predictor) steady(runs *program.Timed, elements, element, calls int) (float64, error) {
 	run := func(calls int) (float64, error) {
 		r, err := p.sim.Run(runs.Plan, sim.Options{Elements: elements / runs.Pieces, ElementBytes: element,
-			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead, Rests: p.rests, Most: p.most})
+			Costs: p.costs, On: p.on, Calls: calls * runs.Pieces, Ahead: runs.Ahead, Rests: p.rests, Most: p.most,
+			InPlace: InPlace(runs.Plan.Spec.Coll)})
 		if err != nil {
 			return 0, err
 		}

@@ -112,7 +112,7 @@ func timeAll(spec ranks.Spec, coll dtype.Collective, n int, prefix func(int) []s
 		return nil, err
 	}
 	spec.Coll, spec.Ranks = coll, n
-	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
+	spec.InPlace = predicted.InPlace(coll)
 	for _, c := range measured.Candidates(coll, on, hosts == 1, exec.PlanChannels) {
 		spec.Candidates = append(spec.Candidates, c.Name)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/ccl/topo/probe"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/tune/measured"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 	"github.com/goccl/goccl/cmd/goccl/internal/cli"
 	"github.com/goccl/goccl/cmd/goccl/internal/ranks"
 	"github.com/goccl/goccl/internal/netlab"
@@ -69,7 +70,7 @@ func (w *tableWriter) measure(spec ranks.Spec, coll dtype.Collective, count int)
 		prefix = func(rank int) []string { return netlab.In(rank * w.hosts / count) }
 	}
 	spec.Coll, spec.Ranks = coll, count
-	spec.InPlace = coll == dtype.AllReduce || coll == dtype.Broadcast || coll == dtype.Reduce // as torch calls them
+	spec.InPlace = predicted.InPlace(coll)
 	if coll == dtype.Barrier {
 		spec.Sizes = []int64{0}
 	}
