@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/tune/online"
 	"github.com/goccl/goccl/internal/logs"
 )
 
@@ -128,11 +130,43 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 	note(&c.roots, spec.Root)
 }
 
+// trying notes a trial.
+func (j *journal) trying(coll dtype.Collective, bytes int64, algorithm int) {
+	if j != nil && j.trace {
+		j.group.log("TRACE", "%v%s: plan %s, a trial", coll, sizeOf(coll, bytes), j.name(algorithm))
+	}
+}
+
+// tried tells what the trials of a class have come to. All ranks would print the same.
+func (j *journal) tried(r *online.Result) {
+	if j == nil || !j.info || j.group.cfg.Rank != 0 {
+		return
+	}
+	var each []string
+	for i, n := range r.Trials {
+		took := "cannot run"
+		if n > 0 && r.Times[i] != online.Never {
+			took = fmt.Sprintf("%v in the best of %d", time.Duration(r.Times[i]).Round(100*time.Nanosecond), n)
+		}
+		each = append(each, j.name(r.Algorithms[i])+" "+took)
+	}
+	won := fmt.Sprintf("%s stays: no other is %g times as fast", j.name(r.Algorithms[0]), online.Margin)
+	if r.Winner > 0 {
+		row := j.planner.trials.row(r.Coll, r.High, r.High)
+		won = fmt.Sprintf("%s from now on, %.2f times as fast; as a row: %v", j.name(r.Algorithms[r.Winner]),
+			float64(r.Times[0])/float64(r.Times[r.Winner]), strings.Join(strings.Fields(row.String()), " "))
+	}
+	j.group.log("INFO", "%v%s: tried %s: %s", r.Coll, rangeOf(r.Coll, r.Low, r.High), strings.Join(each, ", "), won)
+}
+
 // why says what has decided on an algorithm for the last call.
 func (j *journal) why(algorithm int, coll dtype.Collective) string {
 	p := j.planner
 	if algorithm < len(p.users) {
 		return ""
+	}
+	if usual := p.usual(coll, p.last[coll].bytes); usual != algorithm {
+		return " (tried)"
 	}
 	_, why := tune.Explain(tune.Call{Coll: coll, Bytes: p.last[coll].bytes}, p.group, &p.wishes)
 	return fmt.Sprintf(" (%v)", why)

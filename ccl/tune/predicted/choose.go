@@ -1,7 +1,9 @@
 package predicted
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/ccl/algo"
@@ -34,7 +36,7 @@ type Chooser struct {
 
 	mu    sync.Mutex
 	among map[int]*Predictor // by ranks; nil where it cannot predict
-	names map[question]string
+	known map[question]answer
 }
 
 type question struct {
@@ -44,11 +46,21 @@ type question struct {
 	usual string
 }
 
+type answer struct {
+	name string
+	all  []scored // what was simulated
+}
+
+type scored struct {
+	name    string
+	seconds float64
+}
+
 // NewChooser returns a Chooser for a network. All ranks that give the same network choose alike.
 // Another rank may have said what it costs: where that cannot be, the Chooser predicts nothing, and
 // it cuts messages as this library does.
 func NewChooser(network *cost.Path, channels int) *Chooser {
-	c := &Chooser{costs: *cost.Usual(), channels: channels, among: map[int]*Predictor{}, names: map[question]string{}}
+	c := &Chooser{costs: *cost.Usual(), channels: channels, among: map[int]*Predictor{}, known: map[question]answer{}}
 	c.costs.Network = *network
 	c.costs.Network.TCP()
 	c.wrong = c.costs.Validate() != nil
@@ -58,31 +70,54 @@ func NewChooser(network *cost.Path, channels int) *Chooser {
 // Choose is tune.Wishes.Among. The first choice for a size, of those that are rounded to the same
 // power of two, takes some milliseconds, later ones a look-up.
 func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
-	switch call.Coll {
-	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
-	default:
-		return usual // a rank does not know the size, or there is none
-	}
-	if ranks < 2 || ranks > mostRanks || call.Bytes <= 0 || c.wrong {
+	if !c.predicts(call, ranks) {
 		return usual
 	}
+	return c.answer(call, ranks, usual).name
+}
+
+// Near returns the algorithms that are predicted to take at most so many times as long as the best,
+// fastest first. The arguments are those of Choose.
+func (c *Chooser) Near(call tune.Call, ranks int, usual string, times float64) (names []string) {
+	if !c.predicts(call, ranks) {
+		return nil
+	}
+	all := c.answer(call, ranks, usual).all
+	for _, each := range all {
+		if each.seconds <= times*all[0].seconds {
+			names = append(names, each.name)
+		}
+	}
+	return names
+}
+
+func (c *Chooser) predicts(call tune.Call, ranks int) bool {
+	switch call.Coll {
+	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
+		return ranks >= 2 && ranks <= mostRanks && call.Bytes > 0 && !c.wrong
+	}
+	return false // a rank does not know the size, or there is none
+}
+
+func (c *Chooser) answer(call tune.Call, ranks int, usual string) answer {
 	class := int(math.Round(math.Log2(float64(min(call.Bytes, mostBytes)))))
 	key := question{call.Coll, ranks, class, usual}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name, ok := c.names[key]
+	a, ok := c.known[key]
 	if !ok {
-		name = c.choose(call.Coll, ranks, max(1<<class, int64(elementBytes*ranks)), usual)
-		c.names[key] = name
+		a = c.choose(call.Coll, ranks, max(1<<class, int64(elementBytes*ranks)), usual)
+		c.known[key] = a
 	}
-	return name
+	return a
 }
 
 // elementBytes is the size of the elements of predicted calls.
 const elementBytes = 4
 
-// choose returns the algorithm that is predicted to be fastest.
-func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual string) string {
+// choose finds the algorithm that is predicted to be fastest.
+func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual string) (a answer) {
+	a.name = usual
 	on := topo.Spread(ranks, ranks)
 	p, ok := c.among[ranks]
 	if !ok {
@@ -90,23 +125,30 @@ func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual st
 		c.among[ranks] = p
 	}
 	if p == nil {
-		return usual
+		return a
 	}
-	best, name := math.Inf(1), usual
+	best := math.Inf(1)
 	if seconds, ok := p.score(coll, usual, bytes); ok {
 		best = seconds / better
+		a.all = append(a.all, scored{usual, seconds})
 	}
-	for _, a := range algo.For(coll) { // those that send messages can also be a level between hosts
-		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, on)
-		if a.Name == usual || a.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
+	for _, other := range algo.For(coll) { // those that send messages can also be a level between hosts
+		made, err := other.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, on)
+		if other.Name == usual || other.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
 			made.Needs&(plan.Gets|plan.Puts) != 0 {
 			continue
 		}
-		if seconds, ok := p.score(coll, a.Name, bytes); ok && seconds*shorter < best {
-			best, name = seconds, a.Name
+		seconds, ok := p.score(coll, other.Name, bytes)
+		if !ok {
+			continue
+		}
+		a.all = append(a.all, scored{other.Name, seconds})
+		if seconds*shorter < best {
+			best, a.name = seconds, other.Name
 		}
 	}
-	return name
+	slices.SortStableFunc(a.all, func(x, y scored) int { return cmp.Compare(x.seconds, y.seconds) })
+	return a
 }
 
 // score returns the time of a call alone, and of one among others, added up: where a network lets
@@ -121,10 +163,10 @@ func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) 
 	if err != nil {
 		return 0, false
 	}
-	few, err := p.Call(coll, algorithm, bytes, elementBytes, scored)
-	among := (few*scored - first) / (scored - 1)
+	few, err := p.Call(coll, algorithm, bytes, elementBytes, scoredCalls)
+	among := (few*scoredCalls - first) / (scoredCalls - 1)
 	return alone + max(among, p.busiest), err == nil
 }
 
-// scored is how many calls follow one another in a score.
-const scored = 3
+// scoredCalls is how many calls follow one another in a score.
+const scoredCalls = 3
