@@ -253,6 +253,10 @@ catalogue: setup ## Every algorithm over every transport, and whether it notices
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
 
+.PHONY: online
+online: setup ## GOCCL_TUNE=online in RUNS (1000) groups of 2 to 5 ranks that are late at random: all try, and keep, the same
+	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl -run OnlineNeverDiffers -online.runs=$(or $(RUNS),1000)
+
 .PHONY: soak
 soak: setup ## What test-soak runs, for TIME (30m) by each road (SOAK_ARGS="-soak.road=tcp -soak.seed=1")
 	@$(GO_ENV) CGO_ENABLED=0 go test -count=1 -v -timeout=0 ./tests/soak -run Soak -soak.time=$(or $(TIME),30m) $(SOAK_ARGS)

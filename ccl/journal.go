@@ -137,26 +137,19 @@ func (j *journal) trying(coll dtype.Collective, bytes int64, algorithm int) {
 	}
 }
 
-// tried tells what the trials of a class have come to. All ranks would print the same.
+// tried tells what the trials of a candidate have come to. All ranks would print the same.
 func (j *journal) tried(r *online.Result) {
 	if j == nil || !j.info || j.group.cfg.Rank != 0 {
 		return
 	}
-	var each []string
-	for i, n := range r.Trials {
-		took := "cannot run"
-		if n > 0 && r.Times[i] != online.Never {
-			took = fmt.Sprintf("%v in the best of %d", time.Duration(r.Times[i]).Round(100*time.Nanosecond), n)
-		}
-		each = append(each, j.name(r.Algorithms[i])+" "+took)
-	}
-	won := fmt.Sprintf("%s stays: no other is %g times as fast", j.name(r.Algorithms[0]), online.Margin)
-	if r.Winner > 0 {
+	took := func(i int) time.Duration { return time.Duration(r.Times[i]).Round(100 * time.Nanosecond) }
+	outcome := "which stays"
+	if r.Won {
 		row := j.planner.trials.row(r.Coll, r.High, r.High)
-		won = fmt.Sprintf("%s from now on, %.2f times as fast; as a row: %v", j.name(r.Algorithms[r.Winner]),
-			float64(r.Times[0])/float64(r.Times[r.Winner]), strings.Join(strings.Fields(row.String()), " "))
+		outcome = fmt.Sprintf("and runs from now on; as a row: %s", strings.Join(strings.Fields(row.String()), " "))
 	}
-	j.group.log("INFO", "%v%s: tried %s: %s", r.Coll, rangeOf(r.Coll, r.Low, r.High), strings.Join(each, ", "), won)
+	j.group.log("INFO", "%v%s: plan %s was tried %d times and took %v, in place of %s, which took %v: %s", r.Coll,
+		rangeOf(r.Coll, r.Low, r.High), j.name(r.Candidate), r.Rounds, took(1), j.name(r.Current), took(0), outcome)
 }
 
 // why says what has decided on an algorithm for the last call.

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
 	"github.com/goccl/goccl/ccl/tune/online"
+	"github.com/goccl/goccl/ccl/tune/predicted"
 	"github.com/goccl/goccl/ccl/verify"
 )
 
@@ -43,19 +44,20 @@ type trials struct {
 	channels int                                 // for plans
 	trial    bool                                // the last Turn asked for one
 	write    func([]tune.Row)                    // keeps what has won; nil for nowhere
-	winners  [dtype.Barrier + 1][]*online.Result // not those where the usual choice has won
+	winners  [dtype.Barrier + 1][]*online.Result // of candidates that have won
 }
 
 // tryOnline has a planner try algorithms. Its group is settled, and has so many channels.
 func (p *planner) tryOnline(channels int) {
 	p.trials = &trials{planner: p, channels: channels}
-	p.trials.tuner = online.New(p.trials.offer, p.trials.settled)
+	p.trials.tuner = online.New(p.trials.offer, p.trials.ended)
 }
 
 // Turn is that of exec.Trials.
 func (t *trials) Turn(coll dtype.Collective, bytes int64, number uint64) exec.Turn {
-	if last := &t.last[coll]; last.called && last.bytes == bytes && last.settled {
-		return exec.Turn{Algorithm: last.algorithm, Until: online.Never}
+	last := &t.last[coll]
+	if last.called && last.bytes == bytes && number < last.until {
+		return exec.Turn{Algorithm: last.algorithm, Until: last.until}
 	}
 	turn := t.tuner.Turn(coll, bytes, t.usual(coll, bytes), number)
 	t.trial = turn.Trial
@@ -64,7 +66,7 @@ func (t *trials) Turn(coll dtype.Collective, bytes int64, number uint64) exec.Tu
 		t.told.trying(coll, bytes, turn.Algorithm)
 	case !turn.Agree:
 		t.Choose(coll, bytes)
-		t.last[coll].settled = turn.Until == online.Never
+		last.until = turn.Until
 	}
 	return exec.Turn(turn)
 }
@@ -81,52 +83,60 @@ func (t *trials) Times() []uint64 { return t.tuner.Times() }
 // Agree is that of exec.Trials.
 func (t *trials) Agree(largest []uint64) { t.tuner.Agree(largest) }
 
-func (t *trials) settled(r *online.Result) {
-	t.last[r.Coll] = choice{}
-	if r.Winner > 0 {
+func (t *trials) ended(r *online.Result) {
+	if r.Won {
+		t.last[r.Coll] = choice{}
 		t.winners[r.Coll] = append(t.winners[r.Coll], r)
 	}
 	t.told.tried(r)
-	if t.write != nil && r.Winner > 0 {
+	if r.Won && t.write != nil {
 		t.write(t.rows())
 	}
 }
 
-// Limits of what is tried.
+// Limits of what is tried: plans for more ranks are proven before they run, which takes seconds.
 const (
-	mostTried = 64  // ranks; plans for more are proven before they run, which takes seconds
-	nearBy    = 1.5 // times as long as the best prediction
+	mostTried  = 64 // ranks
+	mostOthers = 3  // candidates of a class
 )
 
 // offer is online.Offer. A wish, a user's plan and a row that the user gave are not questioned.
-func (t *trials) offer(coll dtype.Collective, bytes int64, usual int) (others []int, after uint64) {
+func (t *trials) offer(coll dtype.Collective, bytes int64, usual int) (all []online.Candidate) {
 	ranks, first := t.group.Size(), usual-len(t.users)
 	if first < 0 || !tune.Sized(coll) || bytes <= 0 || ranks < 2 || ranks > mostTried {
-		return nil, 0
+		return nil
 	}
 	call := tune.Call{Coll: coll, Bytes: bytes}
 	name, why := tune.Explain(call, t.group, &t.wishes)
 	if why == tune.Wished || why == tune.InTable {
-		return nil, 0
+		return nil
 	}
-	for _, other := range t.near(call, name) {
-		i := t.find(coll, other)
-		if i < 0 || i == usual || slices.Contains(others, i) || !t.alike(&t.names[first], &t.names[i-len(t.users)]) {
-			continue
+	var each []candidate
+	near, seconds := t.near(call, name)
+	for _, c := range near {
+		c.number = t.find(coll, c.name)
+		same := func(other candidate) bool { return other.number == c.number }
+		if c.number >= 0 && c.number != usual && !slices.ContainsFunc(each, same) &&
+			t.alike(&t.names[first], &t.names[c.number-len(t.users)]) {
+			each = append(each, c)
 		}
-		others = append(others, i)
 	}
-	return others[:min(len(others), online.MostOthers)], t.after(bytes)
+	each = each[:min(len(each), mostOthers)]
+	slices.SortStableFunc(each, func(a, b candidate) int { return cmp.Compare(a.times, b.times) })
+	lost := 0.0
+	for _, c := range each {
+		lost += online.Lost(c.times)
+		all = append(all, online.Candidate{Algorithm: c.number, After: t.after(bytes, seconds, len(all)+1, lost)})
+	}
+	return all
 }
 
 // alike reports whether one algorithm may be tried in place of another: the group can run it, and a
 // sum has the same bits, unless the user has given that up.
 func (t *trials) alike(usual, other *algo.Algorithm) bool {
-	coll, ranks := usual.Coll, t.group.Size()
+	coll, ranks, asked := usual.Coll, t.group.Size(), verify.Level(t.wishes.Determinism)
 	ordered := usual.Level >= int(verify.RankOrder) && other.Level >= int(verify.RankOrder)
-	bits := !coll.Reduces() || ordered ||
-		t.wishes.Determinism < int(verify.EveryRun) || t.wishes.Determinism == int(verify.EveryRun) && ranks == 2
-	if !bits {
+	if coll.Reduces() && !ordered && asked >= verify.EveryRun && (asked > verify.EveryRun || ranks > 2) {
 		return false
 	}
 	made, err := other.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, t.group)
@@ -136,9 +146,17 @@ func (t *trials) alike(usual, other *algo.Algorithm) bool {
 	return made.Needs&plan.Gets == 0 || t.group.Windows() || other.Grid != nil && t.group.Slot() > 0
 }
 
-// near returns the names of candidates, best first: what is predicted to be nearly as fast as the
-// best, if the ranks know what the network costs, and otherwise the neighbours of an algorithm.
-func (t *trials) near(call tune.Call, name string) (names []string) {
+// candidate is an algorithm that may be tried, and how many times as long as the usual choice it is
+// thought to take.
+type candidate struct {
+	name   string
+	times  float64
+	number int
+}
+
+// near returns the candidates, best first, and what a call with the usual choice is predicted to
+// take, or 0.
+func (t *trials) near(call tune.Call, name string) (all []candidate, seconds float64) {
 	hosts := len(t.group.Hosts())
 	rules := t.wishes
 	rules.Among = nil
@@ -146,51 +164,83 @@ func (t *trials) near(call tune.Call, name string) (names []string) {
 	switch levels := strings.LastIndexByte(name, '.'); {
 	case levels > 0 && strings.LastIndexByte(ruled, '.') == levels:
 		call.Bytes = call.Bytes / int64(t.group.Size()) * int64(hosts)
-		for _, outer := range t.nearAmong(call, hosts, name[levels+1:], ruled[levels+1:]) {
-			names = append(names, name[:levels+1]+outer)
+		all, seconds = t.nearAmong(call, hosts, name[levels+1:], ruled[levels+1:])
+		for i := range all {
+			all[i].name = name[:levels+1] + all[i].name
 		}
-		return names
+		return all, seconds
 	case hosts == t.group.Size() && levels < 0:
 		return t.nearAmong(call, hosts, name, ruled)
 	}
-	return t.nearRows(call, name)
+	return t.nearRows(call, name), 0
 }
 
-func (t *trials) nearAmong(call tune.Call, ranks int, name, ruled string) []string {
+// A candidate that nobody has measured or predicted is thought to take unknown times as long as the
+// usual choice. Predictions are believed within bounds: those of algorithms that send to several
+// ranks at once are off by 1.25 and more, and costs may be wrong.
+const (
+	unknown    = 1.5
+	leastTimes = 1.25
+	mostTimes  = 2.5
+)
+
+// nearAmong returns the candidates between ranks that are hosts of their own: what the rules say,
+// if a prediction has overruled them, the best by the predictions, and, since the costs may be
+// wrong, plain ones.
+func (t *trials) nearAmong(call tune.Call, ranks int, name, ruled string) (all []candidate, seconds float64) {
+	names, times := []string{ruled}, map[string]float64{}
 	if t.chooser != nil && !t.group.Has("rdma") {
-		if names := t.chooser.Near(call, ranks, ruled, nearBy); names != nil {
-			return names
+		predictions := t.chooser.Predictions(call, ranks, ruled)
+		own := slices.IndexFunc(predictions, func(p predicted.Prediction) bool { return p.Name == name })
+		if own >= 0 {
+			seconds = predictions[own].Seconds
+			for i, p := range predictions {
+				times[p.Name] = min(max(p.Seconds/seconds, leastTimes), mostTimes)
+				if i < 2 {
+					names = append(names, p.Name)
+				}
+			}
 		}
 	}
-	return besides(shortFirst[call.Coll], name)
+	plain := plainShort
+	if call.Bytes > longCall {
+		plain = plainLong
+	}
+	for _, each := range append(names, plain[call.Coll]...) {
+		if each != name {
+			all = append(all, candidate{name: each, times: cmp.Or(times[each], unknown)})
+		}
+	}
+	return all, seconds
 }
 
-// shortFirst are algorithms between hosts, those for short messages first.
-var shortFirst = map[dtype.Collective][]string{
-	dtype.AllReduce:     {"recursive_doubling", "direct", "two_shot", "rabenseifner", "ring"},
-	dtype.AllGather:     {"bruck", "direct", "ring", "pairwise"},
-	dtype.ReduceScatter: {"pat", "direct", "ring", "pairwise"},
-	dtype.Broadcast:     {"flat", "binomial", "double_binary_tree", "chain"},
-	dtype.Reduce:        {"flat", "binomial", "double_binary_tree", "chain"},
+// Algorithms between hosts that are good on most networks: for short calls, in which steps count,
+// and for long ones, in which bytes do.
+var (
+	plainShort = map[dtype.Collective][]string{
+		dtype.AllReduce: {"recursive_doubling", "direct"}, dtype.AllGather: {"direct", "bruck"},
+		dtype.ReduceScatter: {"direct", "pat"}, dtype.Broadcast: {"binomial", "flat"},
+		dtype.Reduce: {"binomial", "flat"},
+	}
+	plainLong = map[dtype.Collective][]string{
+		dtype.AllReduce: {"ring", "two_shot"}, dtype.AllGather: {"ring", "pairwise"},
+		dtype.ReduceScatter: {"ring", "pairwise"}, dtype.Broadcast: {"chain", "double_binary_tree"},
+		dtype.Reduce: {"chain", "double_binary_tree"},
+	}
+)
+
+// plainInHost are the algorithms within a host that are good on most machines.
+var plainInHost = map[dtype.Collective][]string{
+	dtype.AllReduce: {"one_shot_window", "two_shot_window"}, dtype.AllGather: {"window", "direct"},
+	dtype.ReduceScatter: {"window", "direct"}, dtype.Broadcast: {"window", "binomial"},
+	dtype.Reduce: {"window", "binomial"},
 }
 
-// besides returns the neighbours of a name in a list.
-func besides(list []string, name string) (names []string) {
-	at := slices.Index(list, name)
-	if at < 0 {
-		return list
-	}
-	if at+1 < len(list) {
-		names = append(names, list[at+1])
-	}
-	if at > 0 {
-		names = append(names, list[at-1])
-	}
-	return names
-}
+// longCall is the size from which on the bytes of a call count.
+const longCall = 32 << 10
 
-// nearRows returns the algorithms of the rows whose sizes are nearest.
-func (t *trials) nearRows(call tune.Call, name string) (names []string) {
+// nearRows returns the algorithms of the rows whose sizes are nearest, and plain ones.
+func (t *trials) nearRows(call tune.Call, name string) (all []candidate) {
 	type row struct {
 		name  string
 		ratio float64
@@ -207,35 +257,48 @@ func (t *trials) nearRows(call tune.Call, name string) (names []string) {
 		rows = append(rows, row{r.Algorithm, ratio})
 	})
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.ratio, b.ratio) })
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.ratio > nearSizes })
+	for _, each := range plainInHost[call.Coll] {
+		rows = append(rows, row{name: each})
+	}
 	for _, r := range rows {
-		if r.name != name && r.ratio <= nearSizes {
-			names = append(names, r.name)
+		if r.name != name {
+			all = append(all, candidate{name: r.name, times: unknown})
 		}
 	}
-	return names
+	return all
 }
 
 // nearSizes is how many times longer, or shorter, the calls of a row may be whose algorithm is
 // tried.
 const nearSizes = 8
 
-// Besides slower calls trials cost that two plans are made, and that the ranks agree. The calls
-// before have taken a hundred times as long, by a guess at what a call takes at least.
+// Trials cost calls that are slower, and something else for each candidate: in a host its plan is
+// made, between hosts it makes connections, which are slow at first (on ports of 1 Gbit/s the first
+// calls took 5 to 20 ms longer, 2026-11-29). Calls before them have taken worth times as long.
 const (
-	worthTrials = 10e-3 // seconds
-	hostCall    = 1e-6
-	hostRate    = 5e9 // bytes a second
-	networkCall = 50e-6
-	networkRate = 1e9
+	hostTrial    = 50e-6 // seconds
+	hostCall     = 1e-6  // of a call, at least
+	hostRate     = 5e9   // bytes a second
+	networkTrial = 10e-3
+	networkCall  = 50e-6
+	networkRate  = 1e9
 )
 
-// after returns how many calls of the group there are before the first trial of a class.
-func (t *trials) after(bytes int64) uint64 {
-	seconds := networkCall + float64(bytes)/networkRate
-	if len(t.group.Hosts()) == 1 {
-		seconds = hostCall + float64(bytes)/hostRate
+var worth = 100.0 // tests have trials sooner
+
+// after returns how many calls of the group there are, after the first of a class, before some
+// candidates are tried, which are thought to lose the time of so many calls. seconds is what a call
+// is predicted to take, 0 if that is not known.
+func (t *trials) after(bytes int64, seconds float64, candidates int, lost float64) uint64 {
+	each := networkTrial
+	switch {
+	case len(t.group.Hosts()) == 1:
+		each, seconds = hostTrial, hostCall+float64(bytes)/hostRate
+	case seconds == 0:
+		seconds = networkCall + float64(bytes)/networkRate
 	}
-	return uint64(max(worthTrials/seconds, warm))
+	return uint64(max(warm, worth*(float64(candidates)*each/seconds+lost)))
 }
 
 // warm is the least number of calls before the first trial: the first ones make connections.

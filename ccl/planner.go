@@ -39,7 +39,7 @@ type planner struct {
 // choice is what Choose last returned for a collective: calls of one size come one after the other.
 type choice struct {
 	called    bool
-	settled   bool // there will be no trials of it
+	until     uint64 // online.Turn.Until
 	bytes     int64
 	algorithm int
 }

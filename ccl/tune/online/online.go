@@ -3,21 +3,35 @@ package online
 import (
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/goccl/goccl/ccl/dtype"
 )
 
-// Limits of trials. A class costs what its candidates are slower than the usual choice: at most two
-// of them, once if they are farther off than lenient, twice if they are farther off than near.
+// Limits of trials. A candidate costs what it is slower: in one round if it is farther off than
+// lenient, in both otherwise.
 const (
-	rounds      = 3
-	lenient     = 2.0 // after one trial, in which connections may have been made
-	near        = 1.1
-	Margin      = 1.1 // how many times faster than the usual choice a winner must be
-	MostOthers  = 2   // candidates besides the usual choice
+	rounds      = 2
+	lenient     = 1.5
+	Margin      = 1.1 // how many times faster than the current choice a winner must be
 	MostClasses = 32  // of a group, in which something is tried
 )
+
+// A trial is turns calls with one algorithm, of which the last ones are timed. The first ones make
+// connections, which are slow at first, and have what the algorithm before them has left in caches
+// and queues, or of the burst of a port.
+const (
+	turns = 4
+	timed = 2
+)
+
+// Lost returns how many calls' time the trials of a candidate cost that takes so many times as long
+// as the current choice.
+func Lost(times float64) float64 {
+	if times <= lenient {
+		return rounds * turns * max(0, times-1)
+	}
+	return turns * (times - 1)
+}
 
 // Never is the number of no call, and the time of what was not measured.
 const Never = math.MaxUint64
@@ -26,31 +40,38 @@ const Never = math.MaxUint64
 type Turn struct {
 	Algorithm int
 	Agree     bool   // not before the ranks have agreed on Times; then Turn is asked again
-	Trial     bool   // Took is to be called when it has ended
+	Trial     bool   // it is part of a trial: Took is to be called when it has ended
 	Until     uint64 // calls of this class before the one with this number run alike
 }
 
-// Result is what the trials of a class have come to.
-type Result struct {
-	Coll       dtype.Collective
-	Low, High  int64    // bytes of the class
-	Algorithms []int    // the usual choice first
-	Times      []uint64 // of the best trial of each, in nanoseconds, on the rank where it took longest
-	Trials     []int    // how many each had
-	Winner     int      // an index
+// Candidate is an algorithm to be tried.
+type Candidate struct {
+	Algorithm int
+	After     uint64 // how many calls of the group there are at least after the first of the class
 }
 
-// Offer returns the candidates for calls of a class besides the usual choice, best first, and how
-// many calls of the group there are at least before they are tried. All ranks must offer the same.
-type Offer func(coll dtype.Collective, bytes int64, usual int) (others []int, after uint64)
+// Offer returns the candidates for calls of a class besides the usual choice, in the order of
+// After. All ranks must offer the same.
+type Offer func(coll dtype.Collective, bytes int64, usual int) []Candidate
+
+// Result is what the trials of a candidate have come to.
+type Result struct {
+	Coll      dtype.Collective
+	Low, High int64     // bytes of the class
+	Current   int       // what ran before
+	Candidate int       // what was tried in its place
+	Times     [2]uint64 // of a call in the best trial of both, in nanoseconds, on the rank where it took longest
+	Rounds    int
+	Won       bool
+}
 
 // Tuner tries the algorithms of one group. It must not be used concurrently.
 type Tuner struct {
-	offer   Offer
-	settled func(*Result)
-	each    map[key]*class
-	tried   int    // classes that have candidates
-	last    *class // of the last Turn
+	offer Offer
+	ended func(*Result)
+	each  map[key]*class
+	tried int    // classes that have candidates
+	last  *class // of the last Turn
 }
 
 type key struct {
@@ -59,30 +80,34 @@ type key struct {
 	usual int
 }
 
-// class is the trials of a class.
+// class is the trials of a class: one candidate after the other takes turns with what has won so
+// far. In each round both have a trial, in the first round the candidate comes last, in the second
+// first, and so on: what changes while the trials go on favours none.
 type class struct {
-	Result
-	first uint64   // the number of the first call that may be a trial
-	best  []uint64 // of each candidate on this rank
-	order []int    // of this round
-	at    int      // in order
-	round int
-	over  bool
+	key
+	current    int
+	candidates []Candidate // that are left; the first is being tried, or comes next
+	first      uint64      // number of the first call
+	round      int         // of the first candidate
+	calls      int         // of this round
+	sum        uint64      // of the summed calls of this trial that are timed
+	summed     int
+	best       [2]uint64 // of the trials of current and candidate, on this rank
 }
 
-// New returns the Tuner of a group. It tells settled when a class has a winner.
-func New(offer Offer, settled func(*Result)) *Tuner {
-	return &Tuner{offer: offer, settled: settled, each: map[key]*class{}}
+// New returns the Tuner of a group. It tells ended what the trials of each candidate have come to.
+func New(offer Offer, ended func(*Result)) *Tuner {
+	return &Tuner{offer: offer, ended: ended, each: map[key]*class{}}
 }
 
 func keyOf(coll dtype.Collective, bytes int64, usual int) key {
 	return key{coll, bits.Len64(uint64(max(bytes, 1) - 1)), usual}
 }
 
-// Choice returns what runs for calls that are no trials: the usual choice, or the winner.
+// Choice returns what runs for calls that are no trials: the usual choice, or a winner.
 func (t *Tuner) Choice(coll dtype.Collective, bytes int64, usual int) int {
 	if c := t.each[keyOf(coll, bytes, usual)]; c != nil {
-		return c.Algorithms[c.Winner]
+		return c.current
 	}
 	return usual
 }
@@ -97,97 +122,88 @@ func (t *Tuner) Turn(coll dtype.Collective, bytes int64, usual int, number uint6
 		t.each[k] = c
 	}
 	t.last = c
-	switch {
-	case c.over:
-		return Turn{Algorithm: c.Algorithms[c.Winner], Until: Never}
-	case number < c.first:
-		return Turn{Algorithm: usual, Until: c.first}
-	case c.at == len(c.order):
-		return Turn{Algorithm: usual, Agree: true}
+	if len(c.candidates) == 0 {
+		return Turn{Algorithm: c.current, Until: Never}
 	}
-	i := c.order[c.at]
-	c.at++
-	c.Trials[i]++
-	return Turn{Algorithm: c.Algorithms[i], Trial: true}
+	if from := c.first + c.candidates[0].After; number < from {
+		return Turn{Algorithm: c.current, Until: from}
+	}
+	if c.calls == 2*turns {
+		return Turn{Algorithm: c.current, Agree: true}
+	}
+	c.calls++
+	return Turn{Algorithm: [2]int{c.current, c.candidates[0].Algorithm}[c.tries()], Trial: true}
 }
 
 func (t *Tuner) begin(k key, bytes int64, number uint64) *class {
-	c := &class{Result: Result{Coll: k.coll, High: 1 << k.class, Algorithms: []int{k.usual}}, over: true}
-	if k.class > 0 {
-		c.Low = c.High/2 + 1
+	c := &class{key: k, current: k.usual, first: number, best: [2]uint64{Never, Never}}
+	if t.tried < MostClasses {
+		c.candidates = t.offer(k.coll, bytes, k.usual)
 	}
-	if t.tried == MostClasses {
-		return c
-	}
-	others, after := t.offer(k.coll, bytes, k.usual)
-	if len(others) == 0 {
-		return c
-	}
-	t.tried++
-	c.over, c.first = false, number+after
-	c.Algorithms = append(c.Algorithms, others[:min(len(others), MostOthers)]...)
-	c.Trials = make([]int, len(c.Algorithms))
-	c.best, c.Times = unmeasured(len(c.Algorithms)), unmeasured(len(c.Algorithms))
-	for i := range c.Algorithms {
-		c.order = append(c.order, i)
+	if len(c.candidates) > 0 {
+		t.tried++
 	}
 	return c
 }
 
-func unmeasured(n int) []uint64 { return slices.Repeat([]uint64{Never}, n) }
+// tries returns what the last call of a trial has run: 0 the current choice, 1 the candidate.
+func (c *class) tries() int { return ((c.calls-1)/turns + c.round) % 2 }
 
-// Took says how long the trial took that the last Turn has asked for.
+// Took says how long the call took that the last Turn was about, a part of a trial. Calls that a
+// trial times are taken together: a rank may begin one late, and the next one early.
 func (t *Tuner) Took(nanoseconds uint64) {
 	c := t.last
-	i := c.order[c.at-1]
-	c.best[i] = min(c.best[i], nanoseconds)
+	switch at := (c.calls-1)%turns - (turns - timed); {
+	case at < 0:
+		return
+	case at == 0:
+		c.sum, c.summed = 0, 0
+	}
+	c.sum, c.summed = c.sum+nanoseconds/timed, c.summed+1
+	if c.summed == timed {
+		c.best[c.tries()] = min(c.best[c.tries()], c.sum)
+	}
 }
 
 // Drop gives a candidate up that no rank can run: that of the last Turn. It reports false for the
-// usual choice, which stays.
+// current choice, which stays.
 func (t *Tuner) Drop() bool {
 	c := t.last
-	i := c.order[c.at-1]
-	if i == 0 {
+	if c.tries() == 0 {
 		return false
 	}
-	c.at--
-	c.Trials[i]--
-	c.order = slices.Delete(c.order, c.at, c.at+1)
+	c.end(false)
 	return true
 }
 
-// Times returns what this rank tells the others before a call for which Turn.Agree was set: of each
-// candidate the best time.
-func (t *Tuner) Times() []uint64 { return t.last.best }
+// end ends the trials of a candidate.
+func (c *class) end(won bool) {
+	if won {
+		c.current = c.candidates[0].Algorithm
+	}
+	c.candidates = c.candidates[1:]
+	c.round, c.calls, c.summed, c.best = 0, 0, 0, [2]uint64{Never, Never}
+}
 
-// Agree takes the longest of these times of all ranks. It goes on with those candidates that may
-// still win, or settles on the winner.
+// Times returns what this rank tells the others before a call for which Turn.Agree was set: the
+// best times of both algorithms.
+func (t *Tuner) Times() []uint64 { return t.last.best[:] }
+
+// Agree takes the longest of these times of all ranks. Another round follows, or the candidate has
+// won or lost.
 func (t *Tuner) Agree(longest []uint64) {
 	c := t.last
-	copy(c.Times, longest)
-	c.round++
-	fastest, limit := slices.Min(c.Times), near
-	if c.round == 1 {
-		limit = lenient
+	r := &Result{Coll: c.coll, High: 1 << c.class, Current: c.current, Candidate: c.candidates[0].Algorithm,
+		Times: [2]uint64(longest), Rounds: c.round + 1}
+	if c.class > 0 {
+		r.Low = r.High/2 + 1
 	}
-	c.order = slices.DeleteFunc(c.order, func(i int) bool {
-		return i > 0 && (c.Times[i] == Never || float64(c.Times[i]) > limit*float64(fastest))
-	})
-	slices.Reverse(c.order) // what changes while the trials go on, favours none
-	c.at = 0
-	if len(c.order) > 1 && c.round < rounds {
+	current, candidate := float64(r.Times[0]), float64(r.Times[1])
+	c.round, c.calls = c.round+1, 0
+	if candidate <= lenient*current && c.round < rounds {
 		return
 	}
-	c.over = true
-	for _, i := range c.order {
-		if c.Times[i] < c.Times[c.Winner] {
-			c.Winner = i
-		}
-	}
-	if float64(c.Times[c.Winner])*Margin > float64(c.Times[0]) {
-		c.Winner = 0
-	}
-	c.order, c.best = nil, nil
-	t.settled(&c.Result)
+	r.Won = c.round == rounds && candidate*Margin < current
+	c.end(r.Won)
+	t.ended(r)
 }

@@ -48,12 +48,7 @@ type question struct {
 
 type answer struct {
 	name string
-	all  []scored // what was simulated
-}
-
-type scored struct {
-	name    string
-	seconds float64
+	all  []Prediction
 }
 
 // NewChooser returns a Chooser for a network. All ranks that give the same network choose alike.
@@ -76,19 +71,20 @@ func (c *Chooser) Choose(call tune.Call, ranks int, usual string) string {
 	return c.answer(call, ranks, usual).name
 }
 
-// Near returns the algorithms that are predicted to take at most so many times as long as the best,
-// fastest first. The arguments are those of Choose.
-func (c *Chooser) Near(call tune.Call, ranks int, usual string, times float64) (names []string) {
+// Prediction is what an algorithm takes.
+type Prediction struct {
+	Name    string
+	Seconds float64
+}
+
+// Predictions returns what all algorithms are predicted to take, the fastest first: in the mean of
+// a call alone and one among others. The arguments are those of Choose, and nil is returned where
+// Choose predicts nothing.
+func (c *Chooser) Predictions(call tune.Call, ranks int, usual string) []Prediction {
 	if !c.predicts(call, ranks) {
 		return nil
 	}
-	all := c.answer(call, ranks, usual).all
-	for _, each := range all {
-		if each.seconds <= times*all[0].seconds {
-			names = append(names, each.name)
-		}
-	}
-	return names
+	return c.answer(call, ranks, usual).all
 }
 
 func (c *Chooser) predicts(call tune.Call, ranks int) bool {
@@ -130,7 +126,7 @@ func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual st
 	best := math.Inf(1)
 	if seconds, ok := p.score(coll, usual, bytes); ok {
 		best = seconds / better
-		a.all = append(a.all, scored{usual, seconds})
+		a.all = append(a.all, Prediction{usual, seconds})
 	}
 	for _, other := range algo.For(coll) { // those that send messages can also be a level between hosts
 		made, err := other.OnHosts(plan.Spec{Coll: coll, Ranks: ranks}, on)
@@ -142,16 +138,16 @@ func (c *Chooser) choose(coll dtype.Collective, ranks int, bytes int64, usual st
 		if !ok {
 			continue
 		}
-		a.all = append(a.all, scored{other.Name, seconds})
+		a.all = append(a.all, Prediction{other.Name, seconds})
 		if seconds*shorter < best {
 			best, a.name = seconds, other.Name
 		}
 	}
-	slices.SortStableFunc(a.all, func(x, y scored) int { return cmp.Compare(x.seconds, y.seconds) })
+	slices.SortStableFunc(a.all, func(x, y Prediction) int { return cmp.Compare(x.Seconds, y.Seconds) })
 	return a
 }
 
-// score returns the time of a call alone, and of one among others, added up: where a network lets
+// score returns the mean of the time of a call alone, and of one among others: where a network lets
 // bursts through, calls that follow one another take what their bytes take, whatever the order of
 // the messages, and yet the fewer steps are better.
 func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) (seconds float64, ok bool) {
@@ -165,7 +161,7 @@ func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) 
 	}
 	few, err := p.Call(coll, algorithm, bytes, elementBytes, scoredCalls)
 	among := (few*scoredCalls - first) / (scoredCalls - 1)
-	return alone + max(among, p.busiest), err == nil
+	return (alone + max(among, p.busiest)) / 2, err == nil
 }
 
 // scoredCalls is how many calls follow one another in a score.
