@@ -11,7 +11,7 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races. Of ccl/kernel, ccl/exec/p2p and ccl/verify some tests have goroutines.
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
+	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured|tune/online)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/group/(emit|page|route|share)|cuda/kernel|cuda/kernel/gen)$$')
 # Of tests that take long, each runs once: these without the race detector, since others have the same goroutines run …
 NO_RACE := ^TestConformance(Distant|TLS|Self|OfFaulty|PassThrough|OfMemory)$$|^TestConformance$$/^TwoPorts$$|^TestSmallRings$$

@@ -220,7 +220,7 @@ func (e *Endpoint) planner(group *topo.Group) (p *planner, channels int) {
 	p.wishes.Table = e.table
 	channels, windows := p.needs()
 	p.group = group.WithSlot(slotFor(group, windows))
-	if _, trials := e.cfg.Options.tuning(); trials && !e.cfg.Device {
+	if _, trials := e.cfg.Options.Tuning(); trials && !e.cfg.Device {
 		p.tryOnline(channels)
 		if file := e.cfg.Options.TuneOutput; file != "" && e.cfg.Rank == 0 {
 			p.trials.write = func(rows []tune.Row) {

@@ -18,8 +18,8 @@ import (
 // onlineWord is the value of GOCCL_TUNE that asks for trials; a file may follow, behind a comma.
 const onlineWord = "online"
 
-// tuning returns what GOCCL_TUNE asks for: the rows of a file, and trials.
-func (o *GroupOptions) tuning() (file string, trials bool) {
+// Tuning returns what GOCCL_TUNE asks for: the rows of a file, if it names one, and trials.
+func (o *GroupOptions) Tuning() (file string, trials bool) {
 	if o.Tune == onlineWord {
 		return "", true
 	}
@@ -30,7 +30,7 @@ func (o *GroupOptions) tuning() (file string, trials bool) {
 }
 
 func checkTune(v string) error {
-	if file, trials := (&GroupOptions{Tune: v}).tuning(); trials && v != onlineWord && file == "" {
+	if file, trials := (&GroupOptions{Tune: v}).Tuning(); trials && v != onlineWord && file == "" {
 		return want("online, FILE or online,FILE")
 	}
 	return nil
@@ -172,7 +172,7 @@ func (t *trials) near(call tune.Call, name string) (all []candidate, seconds flo
 	case hosts == t.group.Size() && levels < 0:
 		return t.nearAmong(call, hosts, name, ruled)
 	}
-	return t.nearRows(call, name), 0
+	return t.nearSizes(call, name), 0
 }
 
 // A candidate that nobody has measured or predicted is thought to take unknown times as long as the
@@ -239,39 +239,24 @@ var plainInHost = map[dtype.Collective][]string{
 // longCall is the size from which on the bytes of a call count.
 const longCall = 32 << 10
 
-// nearRows returns the algorithms of the rows whose sizes are nearest, and plain ones.
-func (t *trials) nearRows(call tune.Call, name string) (all []candidate) {
-	type row struct {
-		name  string
-		ratio float64
-	}
-	var rows []row
-	below := int64(1)
-	t.wishes.Rows(t.group, func(r tune.Row) {
-		if r.Coll != call.Coll {
-			return
+// nearSizes returns the choices for sizes nearby, most of which were measured, and plain ones.
+func (t *trials) nearSizes(call tune.Call, name string) (all []candidate) {
+	var names []string
+	for factor := int64(2); factor <= mostFactor; factor *= 2 {
+		for _, bytes := range []int64{call.Bytes * factor, call.Bytes / factor} {
+			names = append(names, tune.Choose(tune.Call{Coll: call.Coll, Bytes: bytes}, t.group, &t.wishes))
 		}
-		// A row begins behind the one before it.
-		ratio := max(1, float64(call.Bytes)/float64(r.Bytes), float64(below)/float64(call.Bytes))
-		below = max(below, r.Bytes)
-		rows = append(rows, row{r.Algorithm, ratio})
-	})
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.ratio, b.ratio) })
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.ratio > nearSizes })
-	for _, each := range plainInHost[call.Coll] {
-		rows = append(rows, row{name: each})
 	}
-	for _, r := range rows {
-		if r.name != name {
-			all = append(all, candidate{name: r.name, times: unknown})
+	for _, each := range append(names, plainInHost[call.Coll]...) {
+		if each != name {
+			all = append(all, candidate{name: each, times: unknown})
 		}
 	}
 	return all
 }
 
-// nearSizes is how many times longer, or shorter, the calls of a row may be whose algorithm is
-// tried.
-const nearSizes = 8
+// mostFactor is how many times longer, or shorter, sizes nearby may be.
+const mostFactor = 8
 
 // Trials cost calls that are slower, and something else for each candidate: in a host its plan is
 // made, between hosts it makes connections, which are slow at first (on ports of 1 Gbit/s the first

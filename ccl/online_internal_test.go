@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -159,7 +160,7 @@ func TestOnlineOffers(t *testing.T) {
 			[]string{"two_shot"}},
 		{"windows", windows, GroupOptions{Determinism: 2}, dtype.AllReduce, 1 << 20, "two_shot_window",
 			[]string{"one_shot_window"}},
-		{"rows nearby", topo.Spread(2, 1).WithSlot(windowSlot), GroupOptions{Determinism: 2}, dtype.Broadcast, 1 << 19,
+		{"sizes nearby", topo.Spread(2, 1).WithSlot(windowSlot), GroupOptions{Determinism: 2}, dtype.Broadcast, 1 << 19,
 			"window", []string{"binomial"}},
 		{"levels", topo.OnHosts(0, 0, 1, 1), GroupOptions{Determinism: 1}, dtype.AllGather, 4 << 20,
 			"hierarchical.direct.ring", []string{"hierarchical.direct.pairwise"}},
@@ -252,6 +253,32 @@ broadcast   2-8  any  any  1K  chain
 	require.NoError(t, os.WriteFile(file, []byte("notes"), 0o600))
 	require.ErrorContains(t, keepRows(file, p.trials.rows()), "GOCCL_TUNE_OUTPUT="+file+" is left as it is")
 	require.ErrorContains(t, keepRows(filepath.Join(t.TempDir(), "no", "file"), p.trials.rows()), "GOCCL_TUNE_OUTPUT")
+}
+
+// At INFO rank 0 says what was tried, and at TRACE every rank in which calls.
+func TestOnlineIsPrinted(t *testing.T) {
+	soon(t)
+	var calls []groupCall
+	for range 40 {
+		calls = append(calls, sum(1<<18))
+	}
+	said := map[string]int{}
+	for _, line := range printed(t, func() { makeCalls(t, GroupOptions{Tune: "online", Debug: "TRACE"}, calls...) }) {
+		for _, pattern := range []string{
+			`^INFO rank 0 group local: all_reduce of 524289 to 1048576 bytes: plan one_shot_window was tried [12] times ` +
+				`and took \d[\d.]*[µm]?s, in place of two_shot_window, which took \d[\d.]*[µm]?s: ` +
+				`(which stays|and runs from now on; as a row: all_reduce 2 (yes|no) 1 1M one_shot_window)$`,
+			`^TRACE rank [01] group local: all_reduce of 1048576 bytes: plan one_shot_window, a trial$`,
+			` was tried `,
+		} {
+			if regexp.MustCompile(pattern).MatchString(line) {
+				said[pattern[:5]]++
+			}
+		}
+	}
+	require.Equal(t, 1, said["^INFO"], "%v", said)
+	require.Equal(t, 1, said[" was "], "the plan of a trial is no choice")
+	require.GreaterOrEqual(t, said["^TRAC"], 8)
 }
 
 // A group that is smaller has trials of its own, from the beginning.

@@ -257,7 +257,7 @@ func loadPlans(opts *GroupOptions) (plans []ownPlan, contents string, err error)
 // loadTable reads the table of the file that GOCCL_TUNE names, or returns nil if it names none.
 // Ranks compare asks: a hash of the rows, and whether there are trials.
 func loadTable(opts *GroupOptions) (table *tune.Table, asks string, err error) {
-	file, trials := opts.tuning()
+	file, trials := opts.Tuning()
 	if trials {
 		asks = onlineWord
 	}
