@@ -91,19 +91,20 @@ func TestOnlineNeverDiffers(t *testing.T) {
 	tried := 0
 	for run := range *onlineRuns {
 		hosts := [][]int{{0, 1}, {0, 0}, {0, 1, 2}, {0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3, 4}}[run%6]
-		comms := onHosts(t, topo.OnHosts(hosts...), GroupOptions{Tune: "online", Determinism: 1 + run%2})
-		var seen []*[]online.Result
-		for _, c := range comms {
-			seen = append(seen, watch(c))
-		}
-		randomCalls(t, comms, uint64(run), 250)
-		for rank, c := range comms {
-			require.EqualValues(t, 250, c.Seq())
-			require.Equal(t, *seen[0], *seen[rank], "rank %d, %v", rank, hosts)
-			require.Equal(t, comms[0].planner.trials.winners, c.planner.trials.winners)
-			require.NoError(t, c.Close())
-		}
-		tried += len(*seen[0])
+		t.Run(fmt.Sprint(run, hosts), func(t *testing.T) {
+			comms := onHosts(t, topo.OnHosts(hosts...), GroupOptions{Tune: "online", Determinism: 1 + run%2})
+			var seen []*[]online.Result
+			for _, c := range comms {
+				seen = append(seen, watch(c))
+			}
+			randomCalls(t, comms, uint64(run), 250)
+			for rank, c := range comms {
+				require.EqualValues(t, 250, c.Seq())
+				require.Equal(t, *seen[0], *seen[rank], "rank %d", rank)
+				require.Equal(t, comms[0].planner.trials.winners, c.planner.trials.winners)
+			}
+			tried += len(*seen[0])
+		})
 	}
 	require.GreaterOrEqual(t, tried, 4**onlineRuns, "candidates")
 }
