@@ -81,7 +81,7 @@ func (t *trials) Drop() bool { return t.tuner.Drop() }
 func (t *trials) Times() []uint64 { return t.tuner.Times() }
 
 // Agree is that of exec.Trials.
-func (t *trials) Agree(largest []uint64) { t.tuner.Agree(largest) }
+func (t *trials) Agree(largest []uint64, nanoseconds uint64) { t.tuner.Agree(largest, nanoseconds) }
 
 func (t *trials) ended(r *online.Result) {
 	if r.Won {

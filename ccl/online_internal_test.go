@@ -196,7 +196,7 @@ func settle(t *testing.T, p *planner, coll dtype.Collective, bytes int64, took m
 	for number := uint64(1); number < 1_000_000; number += 100 {
 		turn := p.trials.Turn(coll, bytes, number)
 		if turn.Agree {
-			p.trials.Agree(p.trials.Times())
+			p.trials.Agree(p.trials.Times(), 0)
 			turn = p.trials.Turn(coll, bytes, number)
 		}
 		if turn.Trial {

@@ -191,7 +191,7 @@ func (a *always) Turn(dtype.Collective, int64, uint64) exec.Turn {
 func (a *always) Took(nanoseconds uint64) { a.times[0] = nanoseconds }
 func (a *always) Drop() bool              { return false }
 func (a *always) Times() []uint64         { return a.times[:] }
-func (a *always) Agree([]uint64)          {}
+func (a *always) Agree([]uint64, uint64)  {}
 
 // Trials, and the exchanges of times, do not allocate either.
 func TestTrialsDoNotAllocate(t *testing.T) {

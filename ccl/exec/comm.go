@@ -53,10 +53,10 @@ type Trials interface {
 	// Drop says that no rank can run the algorithm of the last Turn, and reports whether another
 	// one may take its place.
 	Drop() bool
-	// Times returns what this rank tells the others where Turn.Agree is set, and Agree takes the
-	// largest value of all ranks for each.
+	// Times returns what this rank tells the others where Turn.Agree is set. Agree takes the
+	// largest value of all ranks for each, and how long the exchange took.
 	Times() []uint64
-	Agree(largest []uint64)
+	Agree(largest []uint64, nanoseconds uint64)
 }
 
 // Turn says how a call runs.

@@ -26,7 +26,7 @@ type runner struct {
 	exchange exchange
 	trials   Trials // nil for none
 	timed    bool   // the operation in flight is a trial
-	began    int64  // when its program did
+	began    int64  // when its program did, or the exchange of times
 	calls    blame.Calls
 	blame    blame.Detector
 	fence    park.Fence

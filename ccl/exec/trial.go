@@ -60,6 +60,7 @@ func (r *runner) endTrial(s status) {
 func (r *runner) beginTimes(op *Op) error {
 	x := &r.exchange
 	x.after, x.own = nil, append(x.own[:0], r.trials.Times()...)
+	r.began = now()
 	return r.beginExchange(op, 0)
 }
 
@@ -71,7 +72,7 @@ func (r *runner) timesCame(f *frame) (status, error) {
 		largest[i%x.Row] = max(largest[i%x.Row], t)
 	}
 	f.counting = false
-	r.trials.Agree(largest)
+	r.trials.Agree(largest, uint64(now()-r.began))
 	turn, low, err := r.turn(op)
 	if err != nil {
 		return refused, err

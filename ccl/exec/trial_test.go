@@ -73,7 +73,7 @@ func (s *script) Drop() bool { return s.trials%3 == 2 }
 
 func (s *script) Times() []uint64 { return s.times[:] }
 
-func (s *script) Agree(largest []uint64) { s.agreed = append(s.agreed, [2]uint64(largest)) }
+func (s *script) Agree(largest []uint64, _ uint64) { s.agreed = append(s.agreed, [2]uint64(largest)) }
 
 func scripted(t testing.TB, transport string, ranks, last int, algorithms several) ([]*exec.Comm, []*script) {
 	all, scripts := make([]*exec.Comm, ranks), make([]*script, ranks)

@@ -16,12 +16,18 @@ const (
 	MostClasses = 32  // of a group, in which something is tried
 )
 
-// A trial is turns calls with one algorithm, of which the last ones are timed. The first ones make
-// connections, which are slow at first, and have what the algorithm before them has left in caches
-// and queues, or of the burst of a port.
+// A trial is turns calls with one algorithm, of which those after the first ones are timed. The
+// first ones make connections, which are slow at first, and have what the algorithm before them has
+// left in caches and queues, or of the burst of a port.
+//
+// Before and behind the timed calls the ranks exchange times, for which all of them must have come:
+// a rank that only sends is far ahead of the others otherwise, and its calls, and then those of a
+// rank that receives what has long been sent, would seem short.
 const (
 	turns = 4
-	timed = 2
+	warm  = 2
+	timed = turns - warm
+	after = 2 * turns // the place in a round of the call behind both trials
 )
 
 // Lost returns how many calls' time the trials of a candidate cost that takes so many times as long
@@ -39,7 +45,7 @@ const Never = math.MaxUint64
 // Turn says how a call runs.
 type Turn struct {
 	Algorithm int
-	Agree     bool   // not before the ranks have agreed on Times; then Turn is asked again
+	Agree     bool   // not before the ranks have exchanged Times; then Turn is asked again
 	Trial     bool   // it is part of a trial: Took is to be called when it has ended
 	Until     uint64 // calls of this class before the one with this number run alike
 }
@@ -90,7 +96,8 @@ type class struct {
 	first      uint64      // number of the first call
 	round      int         // of the first candidate
 	calls      int         // of this round
-	sum        uint64      // of the summed calls of this trial that are timed
+	met        bool        // the ranks have exchanged times before the next call
+	sum        uint64      // of this trial: the summed calls that are timed
 	summed     int
 	best       [2]uint64 // of the trials of current and candidate, on this rank
 }
@@ -128,11 +135,18 @@ func (t *Tuner) Turn(coll dtype.Collective, bytes int64, usual int, number uint6
 	if from := c.first + c.candidates[0].After; number < from {
 		return Turn{Algorithm: c.current, Until: from}
 	}
-	if c.calls == 2*turns {
+	if !c.met && (c.calls > 0 && c.calls%turns == 0 || c.calls%turns == warm || c.calls > after) {
 		return Turn{Algorithm: c.current, Agree: true}
 	}
+	c.met = false
+	if c.calls%turns == 0 {
+		c.sum, c.summed = 0, 0
+	}
 	c.calls++
-	return Turn{Algorithm: [2]int{c.current, c.candidates[0].Algorithm}[c.tries()], Trial: true}
+	if c.calls > after {
+		return Turn{Algorithm: c.current, Until: number + 1}
+	}
+	return Turn{Algorithm: [2]int{c.current, c.candidates[0].Algorithm}[c.tries(c.calls-1)], Trial: true}
 }
 
 func (t *Tuner) begin(k key, bytes int64, number uint64) *class {
@@ -146,22 +160,13 @@ func (t *Tuner) begin(k key, bytes int64, number uint64) *class {
 	return c
 }
 
-// tries returns what the last call of a trial has run: 0 the current choice, 1 the candidate.
-func (c *class) tries() int { return ((c.calls-1)/turns + c.round) % 2 }
+// tries returns what a call of the round is a trial of: 0 the current choice, 1 the candidate.
+func (c *class) tries(call int) int { return (call/turns + c.round) % 2 }
 
-// Took says how long the call took that the last Turn was about, a part of a trial. Calls that a
-// trial times are taken together: a rank may begin one late, and the next one early.
+// Took says how long the call took that the last Turn was about, a part of a trial.
 func (t *Tuner) Took(nanoseconds uint64) {
-	c := t.last
-	switch at := (c.calls-1)%turns - (turns - timed); {
-	case at < 0:
-		return
-	case at == 0:
-		c.sum, c.summed = 0, 0
-	}
-	c.sum, c.summed = c.sum+nanoseconds/timed, c.summed+1
-	if c.summed == timed {
-		c.best[c.tries()] = min(c.best[c.tries()], c.sum)
+	if c := t.last; (c.calls-1)%turns >= warm {
+		c.sum, c.summed = c.sum+nanoseconds, c.summed+1
 	}
 }
 
@@ -169,7 +174,7 @@ func (t *Tuner) Took(nanoseconds uint64) {
 // current choice, which stays.
 func (t *Tuner) Drop() bool {
 	c := t.last
-	if c.tries() == 0 {
+	if c.tries(c.calls-1) == 0 {
 		return false
 	}
 	c.end(false)
@@ -182,24 +187,32 @@ func (c *class) end(won bool) {
 		c.current = c.candidates[0].Algorithm
 	}
 	c.candidates = c.candidates[1:]
-	c.round, c.calls, c.summed, c.best = 0, 0, 0, [2]uint64{Never, Never}
+	c.round, c.calls, c.met, c.best = 0, 0, false, [2]uint64{Never, Never}
 }
 
 // Times returns what this rank tells the others before a call for which Turn.Agree was set: the
 // best times of both algorithms.
 func (t *Tuner) Times() []uint64 { return t.last.best[:] }
 
-// Agree takes the longest of these times of all ranks. Another round follows, or the candidate has
-// won or lost.
-func (t *Tuner) Agree(longest []uint64) {
+// Agree takes the longest of these times of all ranks, and how long this rank has waited for them.
+// At the end of a round another one follows, or the candidate has won or lost.
+func (t *Tuner) Agree(longest []uint64, waited uint64) {
 	c := t.last
+	if c.calls <= after {
+		if c.calls%turns == 0 && c.summed == timed { // it has not ended before the last rank has
+			best := &c.best[c.tries(c.calls-1)]
+			*best = min(*best, (c.sum+waited)/timed)
+		}
+		c.met = true
+		return
+	}
 	r := &Result{Coll: c.coll, High: 1 << c.class, Current: c.current, Candidate: c.candidates[0].Algorithm,
 		Times: [2]uint64(longest), Rounds: c.round + 1}
 	if c.class > 0 {
 		r.Low = r.High/2 + 1
 	}
 	current, candidate := float64(r.Times[0]), float64(r.Times[1])
-	c.round, c.calls = c.round+1, 0
+	c.round, c.calls, c.met = c.round+1, 0, false
 	if candidate <= lenient*current && c.round < rounds {
 		return
 	}

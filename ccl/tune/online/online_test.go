@@ -13,6 +13,9 @@ import (
 
 const usual = 7
 
+// exchanges is how often the ranks exchange times in a round.
+const exchanges = 5
+
 // offers returns an Offer of the same candidates for all classes, each later than the one before.
 func offers(after uint64, others ...int) Offer {
 	return func(dtype.Collective, int64, int) (all []Candidate) {
@@ -30,7 +33,7 @@ func try(t *Tuner, calls int, took map[int]uint64) (ran string, agreed int) {
 		turn := t.Turn(dtype.AllReduce, 1000, usual, number)
 		if turn.Agree {
 			agreed++
-			t.Agree(t.Times())
+			t.Agree(t.Times(), 0)
 			turn = t.Turn(dtype.AllReduce, 1000, usual, number)
 		}
 		ran += fmt.Sprint(turn.Algorithm)
@@ -47,27 +50,27 @@ func TestTrials(t *testing.T) {
 		offer  Offer
 		took   map[int]uint64
 		ran    string // at first; then it is the winner
-		agreed int
+		rounds int
 		winner int
 		told   []string
 	}{
 		{"nothing to try", offers(2), nil, "77", 0, usual, nil},
 		{"others are much slower", offers(2, 1, 2), map[int]uint64{usual: 100, 1: 300, 2: 210},
-			"77" + "7777" + "1111" + "7777" + "2222", 2, usual, []string{"7 1 1 false", "7 2 1 false"}},
+			"77" + "7777" + "1111" + "7" + "7777" + "2222" + "7", 2, usual, []string{"7 1 1 false", "7 2 1 false"}},
 		{"the second comes later", offers(12, 1, 2), map[int]uint64{usual: 100, 1: 300, 2: 210},
-			"777777777777" + "7777" + "1111" + "7777" + "7777" + "2222", 2, usual,
+			"777777777777" + "7777" + "1111" + "7" + "777" + "7777" + "2222" + "7", 2, usual,
 			[]string{"7 1 1 false", "7 2 1 false"}},
 		{"another is slower", offers(0, 1), map[int]uint64{usual: 100, 1: 140},
-			"7777" + "1111" + "1111" + "7777", 2, usual, []string{"7 1 2 false"}},
-		{"one wins", offers(0, 1), map[int]uint64{usual: 100, 1: 80}, "7777" + "1111" + "1111" + "7777", 2, 1,
-			[]string{"7 1 2 true"}},
+			"7777" + "1111" + "7" + "1111" + "7777" + "7", 2, usual, []string{"7 1 2 false"}},
+		{"one wins", offers(0, 1), map[int]uint64{usual: 100, 1: 80},
+			"7777" + "1111" + "7" + "1111" + "7777" + "7", 2, 1, []string{"7 1 2 true"}},
 		{"two win", offers(0, 1, 2), map[int]uint64{usual: 100, 1: 80, 2: 60},
-			"7777" + "1111" + "1111" + "7777" + "1111" + "2222" + "2222" + "1111", 4, 2,
+			"7777" + "1111" + "7" + "1111" + "7777" + "7" + "1111" + "2222" + "1" + "2222" + "1111" + "1", 4, 2,
 			[]string{"7 1 2 true", "1 2 2 true"}},
 		{"not by enough", offers(0, 1), map[int]uint64{usual: 100, 1: 92},
-			"7777" + "1111" + "1111" + "7777", 2, usual, []string{"7 1 2 false"}},
+			"7777" + "1111" + "7" + "1111" + "7777" + "7", 2, usual, []string{"7 1 2 false"}},
 		{"refused calls", offers(0, 1), map[int]uint64{usual: Never, 1: Never},
-			"7777" + "1111" + "1111" + "7777", 2, usual, []string{"7 1 2 false"}},
+			"7777" + "1111" + "7" + "1111" + "7777" + "7", 2, usual, []string{"7 1 2 false"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var told []string
@@ -78,7 +81,7 @@ func TestTrials(t *testing.T) {
 			})
 			ran, agreed := try(tuner, 40, test.took)
 			require.Equal(t, test.ran+strings.Repeat(fmt.Sprint(test.winner), 40-len(test.ran)), ran)
-			require.Equal(t, test.agreed, agreed)
+			require.Equal(t, exchanges*test.rounds, agreed)
 			require.Equal(t, test.told, told)
 			require.Equal(t, test.winner, tuner.Choice(dtype.AllReduce, 600, usual))
 			require.Equal(t, usual+1, tuner.Choice(dtype.AllReduce, 600, usual+1), "another choice is another class")
@@ -88,20 +91,33 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// What counts is the longest of the best times: a rank that waits for others now and then has a
-// trial in which it did not.
+// What counts of a trial is its last calls, and the wait for the other ranks behind them. Of the
+// best times of all ranks the longest counts.
 func TestTimesOfRanks(t *testing.T) {
-	first := New(offers(0, 1), func(*Result) {})
-	for i := range uint64(2 * turns) {
-		turn := first.Turn(dtype.AllReduce, 8, usual, i)
-		require.True(t, turn.Trial)
-		first.Took(1000 - 100*i)
+	tuner := New(offers(0, 1), func(*Result) {})
+	ask := func() Turn { return tuner.Turn(dtype.AllReduce, 8, usual, 0) }
+	trial := func(algorithm int, took ...uint64) {
+		for i, time := range took {
+			if i == warm {
+				require.True(t, ask().Agree)
+				tuner.Agree(tuner.Times(), 1000)
+			}
+			require.Equal(t, Turn{Algorithm: algorithm, Trial: true}, ask())
+			tuner.Took(time)
+		}
+		require.True(t, ask().Agree)
+		tuner.Agree(tuner.Times(), 30)
 	}
-	require.True(t, first.Turn(dtype.AllReduce, 8, usual, 2*turns).Agree)
-	require.Equal(t, []uint64{750, 350}, first.Times())
-	first.Agree([]uint64{750, 1126})
-	require.Equal(t, usual, first.Turn(dtype.AllReduce, 8, usual, 2*turns).Algorithm)
-	require.False(t, first.Turn(dtype.AllReduce, 8, usual, 2*turns+1).Trial)
+	trial(usual, 900, 800, 100, 90)
+	trial(1, 900, 80, 100, 50)
+	require.Equal(t, Turn{Algorithm: usual, Until: 1}, ask())
+	require.True(t, ask().Agree)
+	require.Equal(t, []uint64{110, 90}, tuner.Times())
+	tuner.Agree([]uint64{110, 164}, 0)
+	trial(1, 1, 1, 120, 120)
+	require.Equal(t, []uint64{110, 90}, tuner.Times())
+	trial(usual, 1, 1, 20, 30)
+	require.Equal(t, []uint64{40, 90}, tuner.Times())
 }
 
 // Until then calls need not be asked about.
@@ -131,18 +147,23 @@ func TestLost(t *testing.T) {
 // A candidate that no rank can run is given up; the current choice stays whatever it can.
 func TestDrop(t *testing.T) {
 	tuner := New(offers(0, 1, 2), func(*Result) { t.Error("there were no trials") })
-	for range turns {
-		require.Equal(t, Turn{Algorithm: usual, Trial: true}, tuner.Turn(dtype.AllReduce, 8, usual, 1))
-		require.False(t, tuner.Drop())
+	ask := func() Turn {
+		turn := tuner.Turn(dtype.AllReduce, 8, usual, 1)
+		if turn.Agree {
+			tuner.Agree(tuner.Times(), 0)
+			turn = tuner.Turn(dtype.AllReduce, 8, usual, 1)
+		}
+		return turn
 	}
 	for other := 1; other <= 2; other++ {
-		for range turns * (other - 1) {
-			tuner.Turn(dtype.AllReduce, 8, usual, 1)
+		for range turns {
+			require.Equal(t, Turn{Algorithm: usual, Trial: true}, ask())
+			require.False(t, tuner.Drop())
 		}
-		require.Equal(t, Turn{Algorithm: other, Trial: true}, tuner.Turn(dtype.AllReduce, 8, usual, 1))
+		require.Equal(t, Turn{Algorithm: other, Trial: true}, ask())
 		require.True(t, tuner.Drop())
 	}
-	require.Equal(t, Turn{Algorithm: usual, Until: Never}, tuner.Turn(dtype.AllReduce, 8, usual, 1))
+	require.Equal(t, Turn{Algorithm: usual, Until: Never}, ask())
 }
 
 // Ranks whose calls take any time at all run the same in every call, and agree in the same calls.
@@ -181,8 +202,8 @@ func TestRanksNeverDiffer(t *testing.T) {
 						longest[i] = max(longest[i], time)
 					}
 				}
-				for _, tuner := range tuners {
-					tuner.Agree(longest)
+				for rank, tuner := range tuners {
+					tuner.Agree(longest, delays[rank].Uint64N(100))
 				}
 				ask()
 				require.False(t, turns[0].Agree)
