@@ -11,7 +11,7 @@ PYTEST := $$VENV/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=120
 TWO    := -n 2 --dist loadfile
 # Packages without a goroutine have no races. Of ccl/kernel, ccl/exec/p2p and ccl/verify some tests have goroutines.
 RACE   := $$(go list ./cuda/... ./ccl/... ./transport/... ./internal/... ./pgbackend/... \
-	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured)$$' \
+	| grep -vE -e '/ccl/(exec/p2p|member|plan|plan/reference|algo|algo/algotest|program|verify|sim|draw|tune|tune/measured|tune/online)$$' \
 		-e '/(ccl/topo/network|internal/(agree|lint|netlab|netlab/with)|ccl/kernel|ccl/kernel/asmgen|cuda/driver/tablegen|cuda/group/(emit|page|route|share)|cuda/kernel|cuda/kernel/gen)$$')
 # Of tests that take long, each runs once: these without the race detector, since others have the same goroutines run …
 NO_RACE := ^TestConformance(Distant|TLS|Self|OfFaulty|PassThrough|OfMemory)$$|^TestConformance$$/^TwoPorts$$|^TestSmallRings$$
@@ -257,6 +257,10 @@ catalogue: setup ## Every algorithm over every transport, and whether it notices
 .PHONY: disturbed
 disturbed: setup ## Sequences of calls over links that are late, short of space, or cut, for SEEDS (100) fresh seeds
 	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl/exec -run 'Disturbed|CutOff' -faulty.seeds=$(or $(SEEDS),100)
+
+.PHONY: online
+online: setup ## GOCCL_TUNE=online in RUNS (1000) groups of 2 to 5 ranks that are late at random: all try, and keep, the same
+	@$(GO_ENV) go test -count=1 -timeout=60m ./ccl -run OnlineNeverDiffers -online.runs=$(or $(RUNS),1000)
 
 .PHONY: soak
 soak: setup ## What test-soak runs, for TIME (30m) by each road (SOAK_ARGS="-soak.road=tcp -soak.seed=1")

@@ -32,8 +32,13 @@ func BenchmarkAllReduce(b *testing.B) {
 }
 
 // BenchmarkAlone measures what an operation costs besides its messages, in a group of one rank.
-func BenchmarkAlone(b *testing.B) {
-	comms := group(b, "inproc", 1, ccl.GroupOptions{})
+func BenchmarkAlone(b *testing.B) { alone(b, "") }
+
+// BenchmarkAloneOnline is BenchmarkAlone with GOCCL_TUNE=online: what a call pays that is no trial.
+func BenchmarkAloneOnline(b *testing.B) { alone(b, "online") }
+
+func alone(b *testing.B, tune string) {
+	comms := group(b, "inproc", 1, ccl.GroupOptions{Tune: tune})
 	call := allReduceCall(make([]float32, 2))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -226,6 +226,16 @@ func (e *Endpoint) planner(group *topo.Group) (p *planner, channels int) {
 	p.wishes.Table, p.costs = e.table, e.costs
 	channels, windows := p.needs()
 	p.group = group.WithSlot(slotFor(group, windows))
+	if _, trials := e.cfg.Options.Tuning(); trials && !e.cfg.Device {
+		p.tryOnline(channels)
+		if file := e.cfg.Options.TuneOutput; file != "" && e.cfg.Rank == 0 {
+			p.trials.write = func(rows []tune.Row) {
+				if err := keepRows(file, rows); err != nil {
+					e.log("WARN", "%v", err)
+				}
+			}
+		}
+	}
 	return p, channels
 }
 
@@ -269,7 +279,8 @@ func (e *Endpoint) start(j *joining, planner *planner, channels int) (*Communica
 	}
 	comm, err := exec.New(exec.Options{
 		Name: e.cfg.Name, Rank: e.cfg.Rank, Links: j.links, Pollers: e.pollers(routes), Doorbell: e.node.doorbell,
-		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner}, Progress: e.node.progress,
+		Channels: channels, Window: j.window, Planner: planner, Keyed: keyedPlanner{planner},
+		Trials: planner.trials.exec(), Progress: e.node.progress,
 		Timeout:  e.cfg.Timeout,
 		FastBF16: e.fastBF16(group), Rotates: group.Claims(), Pinner: pinner(j.fabrics),
 		Arena: e.node.arenaFor(j.window), Cache: e.node.cache,
@@ -421,7 +432,7 @@ func (a *address) differsFrom(b *address) (what string, mine, theirs any) {
 	case a.Plans != b.Plans:
 		return "contents of GOCCL_PLAN", a.Plans, b.Plans
 	case a.Tune != b.Tune:
-		return "rows of GOCCL_TUNE", orNone(a.Tune), orNone(b.Tune)
+		return "trials, or rows, of GOCCL_TUNE", orNone(a.Tune), orNone(b.Tune)
 	}
 	return "", nil, nil
 }

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/ccl/dtype"
 	"github.com/goccl/goccl/ccl/plan"
 	"github.com/goccl/goccl/ccl/tune"
+	"github.com/goccl/goccl/ccl/tune/online"
 	"github.com/goccl/goccl/internal/logs"
 )
 
@@ -128,11 +130,36 @@ func (j *journal) made(algorithm int, spec plan.Spec) {
 	note(&c.roots, spec.Root)
 }
 
+// trying notes a trial.
+func (j *journal) trying(coll dtype.Collective, bytes int64, algorithm int) {
+	if j != nil && j.trace {
+		j.group.log("TRACE", "%v%s: plan %s, a trial", coll, sizeOf(coll, bytes), j.name(algorithm))
+	}
+}
+
+// tried tells what the trials of a candidate have come to. All ranks would print the same.
+func (j *journal) tried(r *online.Result) {
+	if j == nil || !j.info || j.group.cfg.Rank != 0 {
+		return
+	}
+	took := func(i int) time.Duration { return time.Duration(r.Times[i]).Round(100 * time.Nanosecond) }
+	outcome := "which stays"
+	if r.Won {
+		row := j.planner.trials.row(r.Coll, r.High, r.High)
+		outcome = fmt.Sprintf("and runs from now on; as a row: %s", strings.Join(strings.Fields(row.String()), " "))
+	}
+	j.group.log("INFO", "%v%s: plan %s was tried %d times and took %v, in place of %s, which took %v: %s", r.Coll,
+		rangeOf(r.Coll, r.Low, r.High), j.name(r.Candidate), r.Rounds, took(1), j.name(r.Current), took(0), outcome)
+}
+
 // why says what has decided on an algorithm for the last call.
 func (j *journal) why(algorithm int, coll dtype.Collective) string {
 	p := j.planner
 	if algorithm < len(p.users) {
 		return ""
+	}
+	if usual := p.usual(coll, p.last[coll].bytes); usual != algorithm {
+		return " (tried)"
 	}
 	_, why := tune.Explain(tune.Call{Coll: coll, Bytes: p.last[coll].bytes}, p.group, &p.wishes)
 	if why == tune.Predicted {

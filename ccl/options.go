@@ -68,7 +68,7 @@ type GroupOptions struct {
 	Transport     string // "auto" (shared memory on one host, RDMA or TCP between hosts), "shm", "rdma", "tcp"
 	TLS           bool   // TCP connections are encrypted; all groups of a Node need the same
 	Algo          string // "all_reduce=ring,broadcast=binomial"; "" for the library's choice
-	Determinism   int    // 2, 3 or 4; see docs/determinism.md. 0 means DefaultDeterminism
+	Determinism   int    // 1 to 4; see docs/determinism.md. 0 means DefaultDeterminism
 	FastBF16      bool   // sums of BF16 by AVX512_BF16, where all ranks have it
 	Verify        string // "tested", "always": when plans of the catalogue are proven
 	BuffSize      int    // bytes of windows that a rank may have in a group; 0 means 2 MiB
@@ -87,7 +87,8 @@ type GroupOptions struct {
 	Costs        string        // file of what calls cost (`goccl tune fit`); "" for what is kept, "off" for none
 	Site         string        // the place of the host: hosts of other sites are far away; "" for none
 	Topo         string        // file of a machine or a network, or a text that names one; "off" to measure nothing
-	Tune         string        // file with a table of measurements, as `goccl tune measure` writes it; likewise
+	Tune         string        // "online", "online,FILE", or FILE: a table, as `goccl tune measure` writes it; likewise
+	TuneOutput   string        // file in which rank 0 keeps what has won online, as a table; "" for nowhere
 	Recorder     int           // how many of the last operations of a group are remembered; 0 for none
 	RecordFile   string        // where a failure or a signal leaves them, without the rank; "" for nowhere
 	BlockingWait bool          // the Python package: wait of an operation on a device waits for the device
@@ -255,9 +256,10 @@ var optionTable = []*option{
 		func(o *Options) *string { return &o.DebugFormat },
 		"Form of these lines. text: time, host, process, level, rank, group, message (docs/launch.md has an "+
 			"expression that takes them apart). json: an object a line, with the same."),
-	row("GOCCL_DETERMINISM", agreed, strconv.Itoa(DefaultDeterminism), number(2, 4),
+	row("GOCCL_DETERMINISM", agreed, strconv.Itoa(DefaultDeterminism), number(1, 4),
 		func(o *Options) *int { return &o.Determinism },
-		"2: the same bits on every rank and in every run. 3: also independent of message size and bucket split. 4: "+
+		"1: the same bits on every rank; GOCCL_TUNE=online may then give a sum other bits than another run has. 2: "+
+			"also the same in every run. 3: also independent of message size and bucket split. 4: "+
 			"also of the algorithm."),
 	row("GOCCL_FAST_BF16", agreed, "0", onOff(true),
 		func(o *Options) *bool { return &o.FastBF16 },
@@ -384,10 +386,15 @@ var optionTable = []*option{
 			"process opens only what its groups may use: with shm nothing listens on TCP and no network interface "+
 			"need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto, a host with no "+
 			"active network interface uses shared memory only."),
-	row("GOCCL_TUNE", perRank, "", text(nil),
+	row("GOCCL_TUNE", perRank, "", text(checkTune),
 		func(o *Options) *string { return &o.Tune },
 		"File with a table of which algorithm was fastest where, as `goccl tune measure` writes it; its rows come "+
-			"before those of the library. GOCCL_ALGO wins over it."),
+			"before those of the library. GOCCL_ALGO wins over it. online: the first calls of a size try the two or "+
+			"three algorithms that are nearest, and keep the fastest (docs/predict.md); online,FILE: but for calls that "+
+			"a row of FILE is for. A file with that name is ./online."),
+	row("GOCCL_TUNE_OUTPUT", perRank, "", text(nil),
+		func(o *Options) *string { return &o.TuneOutput },
+		"File in which rank 0 keeps, as rows of a table, what has won with GOCCL_TUNE=online."),
 	row("GOCCL_VERIFY", agreed, "tested", word(strings.ToLower, "tested", "always"),
 		func(o *Options) *string { return &o.Verify },
 		"tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form that "+

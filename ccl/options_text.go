@@ -176,7 +176,7 @@ type OptionDoc struct{ Subject, Name, Default, Doc string }
 
 // subjects are the options by subject, without GOCCL_.
 var subjects = []struct{ heading, names string }{
-	{"Algorithms and plans", "ALGO PLAN TUNE COSTS TOPO VERIFY DETERMINISM FAST_BF16"},
+	{"Algorithms and plans", "ALGO PLAN TUNE TUNE_OUTPUT COSTS TOPO VERIFY DETERMINISM FAST_BF16"},
 	{"Waiting and failures", "TIMEOUT PEER_TIMEOUT WARN_AFTER SPIN_US BLOCKING_WAIT FUTURES"},
 	{"Paths between ranks", "TRANSPORT SITE SOCKET_IFNAME SOCKET_FAMILY SOCKET_STREAMS SOCKET_CONGESTION PORT CHECKSUM"},
 	{"Trust", "SECRET_FILE TLS"},

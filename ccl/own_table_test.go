@@ -135,7 +135,7 @@ func TestOwnTableAgreed(t *testing.T) {
 		"", tableFile(t, "all_reduce 2 any any any ring"), tableFile(t, "all_reduce 2 any any 1K direct"),
 	} {
 		if err := join(one, other); !errors.Is(err, fault.Mismatch) ||
-			!strings.Contains(err.Error(), "rows of GOCCL_TUNE") {
+			!strings.Contains(err.Error(), "trials, or rows, of GOCCL_TUNE") {
 			t.Errorf("other rows: %v", err)
 		}
 	}

@@ -31,11 +31,15 @@ type planner struct {
 	last   [dtype.Barrier + 1]choice
 	told   *journal                         // nil for none
 	warn   func(format string, args ...any) // nil if no warnings are wanted
+
+	chooser *predicted.Chooser // nil if the ranks do not know what the network costs
+	trials  *trials            // nil for none (GOCCL_TUNE=online)
 }
 
 // choice is what Choose last returned for a collective: calls of one size come one after the other.
 type choice struct {
 	called    bool
+	until     uint64 // online.Turn.Until
 	bytes     int64
 	algorithm int
 }
@@ -47,7 +51,9 @@ func newPlanner(opts *GroupOptions, users []ownPlan, group *topo.Group) *planner
 		wishes: tune.Wishes{Override: opts.override(), Determinism: opts.Determinism},
 		group:  group, always: opts.Verify == "always", users: users, names: slices.Clone(catalogue()),
 	}
-	p.wishes.Among = predicted.Among(group, exec.PlanChannels)
+	if p.chooser = predicted.OfGroup(group, exec.PlanChannels); p.chooser != nil {
+		p.wishes.Among = p.chooser.Choose
+	}
 	return p
 }
 
@@ -100,13 +106,22 @@ func (p *planner) rows(use func(*plan.Plan)) {
 func (p *planner) Choose(coll dtype.Collective, bytes int64) int {
 	last := &p.last[coll]
 	if !last.called || last.bytes != bytes {
-		*last = choice{true, bytes, p.choose(coll, bytes)}
+		*last = choice{called: true, bytes: bytes, algorithm: p.choose(coll, bytes)}
 		p.told.chosen(coll, bytes, last.algorithm)
 	}
 	return last.algorithm
 }
 
 func (p *planner) choose(coll dtype.Collective, bytes int64) int {
+	usual := p.usual(coll, bytes)
+	if p.trials != nil {
+		return p.trials.tuner.Choice(coll, bytes, usual)
+	}
+	return usual
+}
+
+// usual is choose without what trials have found.
+func (p *planner) usual(coll dtype.Collective, bytes int64) int {
 	for i, u := range p.users {
 		if u.Spec.Coll == coll && u.Spec.Ranks == p.group.Size() &&
 			bytes >= u.MinBytes && (u.MaxBytes == 0 || bytes <= u.MaxBytes) {
@@ -209,7 +224,9 @@ func (p *planner) make(algorithm int, spec plan.Spec) (made *plan.Plan, own stri
 	if algorithm < 0 {
 		return nil, "", fmt.Errorf("no algorithm for %v", spec)
 	}
-	p.told.made(algorithm, spec)
+	if p.trials == nil || !p.trials.trial {
+		p.told.made(algorithm, spec)
+	}
 	made, err = p.names[algorithm-len(p.users)].OnHosts(spec, p.group)
 	return made, "", err
 }
@@ -237,19 +254,23 @@ func loadPlans(opts *GroupOptions) (plans []ownPlan, contents string, err error)
 }
 
 // loadTable reads the table of the file that GOCCL_TUNE names, or returns nil if it names none.
-// Ranks compare hash.
-func loadTable(opts *GroupOptions) (table *tune.Table, hash string, err error) {
-	if opts.Tune == "" {
-		return nil, "", nil
+// Ranks compare asks: a hash of the rows, and whether there are trials.
+func loadTable(opts *GroupOptions) (table *tune.Table, asks string, err error) {
+	file, trials := opts.Tuning()
+	if trials {
+		asks = onlineWord
 	}
-	data, err := readFile("GOCCL_TUNE", opts.Tune, tune.MaxTable)
+	if file == "" {
+		return nil, asks, nil
+	}
+	data, err := readFile("GOCCL_TUNE", file, tune.MaxTable)
 	if err != nil {
 		return nil, "", err
 	}
 	if table, err = tune.ParseTable(data); err != nil {
 		return nil, "", fault.Wrap(fault.Invalid, err, "GOCCL_TUNE=%s is refused", opts.Tune)
 	}
-	return table, table.Hash(), nil
+	return table, strings.TrimSpace(asks + " " + table.Hash()), nil
 }
 
 // readFile reads a file of at most limit bytes that an option names.

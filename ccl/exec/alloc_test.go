@@ -173,3 +173,44 @@ func TestCallsStayOnTheStack(t *testing.T) {
 		c.Run(&call)
 	}))
 }
+
+// always tries two algorithms in turns, and has the ranks agree before every fifth call.
+type always struct {
+	turns int
+	times [2]uint64
+}
+
+func (a *always) Turn(dtype.Collective, int64, uint64) exec.Turn {
+	a.turns++
+	if a.turns%5 == 0 {
+		return exec.Turn{Agree: true}
+	}
+	return exec.Turn{Algorithm: a.turns % 2, Trial: true}
+}
+
+func (a *always) Took(nanoseconds uint64) { a.times[0] = nanoseconds }
+func (a *always) Drop() bool              { return false }
+func (a *always) Times() []uint64         { return a.times[:] }
+func (a *always) Agree([]uint64, uint64)  {}
+
+// Trials, and the exchanges of times, do not allocate either.
+func TestTrialsDoNotAllocate(t *testing.T) {
+	names := algorithmsFor(t, dtype.AllReduce, "ring", "direct")
+	all := make([]*exec.Comm, 2)
+	for rank, m := range members(t, "inproc", 2) {
+		m.trials = new(always)
+		all[rank] = m.comm(t, rank, names)
+	}
+	const turns = 200
+	call := func() *exec.Call { return sumCall(make([]float32, 1000), make([]float32, 1000)) }
+	mine, theirs := call(), call()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() {
+		for range turns + 1 { // AllocsPerRun adds a run
+			all[1].Run(theirs)
+		}
+	})
+	require.Less(t, testing.AllocsPerRun(turns, func() { all[0].Run(mine) }), 1.0)
+	require.Nil(t, all[0].Failure())
+}

@@ -13,16 +13,17 @@ import (
 func (r *runner) begin(op *Op) error {
 	f, call := &r.frame, &op.call
 	x, same := r.programs.kept.find(call) // Run and Post have found none, or it was posted behind others
-	if x != nil && (same || x.fits(call, r.links.Rank)) {
+	fits := x != nil && (same || x.fits(call, r.links.Rank))
+	if fits && op.seq < x.until {
 		f.op = op
 		return r.start(&x.compiled, call, op.seq)
 	}
-	low, err := r.programs.lowered(r.programs.planner, call.Coll, call.Root, call.Bytes())
+	turn, low, err := r.turn(op)
 	if err != nil {
-		if f, ok := err.(*fault.Error); ok {
-			return f
-		}
-		return fault.Wrap(fault.Internal, err, "no plan")
+		return err
+	}
+	if turn.Agree {
+		return r.beginTimes(op)
 	}
 	if err := f.separate(op, low, r.links.Rank); err != nil {
 		return err
@@ -30,12 +31,20 @@ func (r *runner) begin(op *Op) error {
 	if low.Counts {
 		return r.beginCounts(op, low)
 	}
+	if turn.Trial {
+		return r.beginTrial(op, low)
+	}
+	if x != nil && x.Low != low {
+		r.programs.kept.drop()
+		x = nil
+	}
 	var p *compiled
-	if x != nil { // only the blocks did not fit
+	if x != nil { // the blocks did not fit, or it was not to be used without asking
 		p = &x.compiled
 	} else if p, err = r.programs.program(low, call, &r.exchange.Lengths); err != nil {
 		return err
 	}
+	p.until = turn.Until
 	f.op = op
 	return r.start(p, call, op.seq)
 }

@@ -44,11 +44,17 @@ type compiled struct {
 	short            bool           // ranks keep their core as long as no other rank waits for it (window.Set.MaySpin)
 	exposes          bool           // it may expose registered memory to the peers
 	readsUnannounced bool           // it may read a rank's window before that rank's record shows where the chunks are
+	until            uint64         // Turn.Until
 }
 
 // lowered finds or makes the lowered plan of a collective.
 func (s *programs) lowered(by Planner, coll dtype.Collective, root int, bytes int64) (*program.Lowered, error) {
-	key := planKey{coll: coll, algorithm: by.Choose(coll, bytes)}
+	return s.lowerAs(by, coll, by.Choose(coll, bytes), root)
+}
+
+// lowerAs is lowered for an algorithm.
+func (s *programs) lowerAs(by Planner, coll dtype.Collective, algorithm, root int) (*program.Lowered, error) {
+	key := planKey{coll: coll, algorithm: algorithm}
 	if coll.Rooted() {
 		key.root = root
 	}
@@ -86,6 +92,7 @@ func (s *programs) compile(
 	p.simple = p.Straight && !p.Messages && p.Tmp == 0 && !p.exposes
 	s.chooseKernels(p, call)
 	p.sign(call)
+	p.until = never
 	return nil
 }
 
@@ -237,6 +244,12 @@ func (s *cache) keep(call *Call, p *compiled) *compiled {
 	s.keys[at], s.missed = s.missed, 0
 	s.recent, s.next = at, (at+1)%keptPrograms
 	return &x.compiled
+}
+
+// drop forgets the call that was found last, as if it had not been found.
+func (s *cache) drop() {
+	s.missed, s.keys[s.recent] = s.keys[s.recent], 0
+	s.each[s.recent].Shape = program.Shape{}
 }
 
 // close forgets all calls, and keeps no more. A program that is in use stays as it is.

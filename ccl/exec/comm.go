@@ -43,6 +43,30 @@ type Planner interface {
 	Make(algorithm int, spec plan.Spec) (*plan.Plan, error)
 }
 
+// Trials has calls try algorithms (package tune/online). What it says must be a pure function of
+// the calls of the group, and of what Agree was told.
+type Trials interface {
+	// Turn says how the collective with a number runs.
+	Turn(coll dtype.Collective, bytes int64, number uint64) Turn
+	// Took says how long the trial of the last Turn took.
+	Took(nanoseconds uint64)
+	// Drop says that no rank can run the algorithm of the last Turn, and reports whether another
+	// one may take its place.
+	Drop() bool
+	// Times returns what this rank tells the others where Turn.Agree is set. Agree takes the
+	// largest value of all ranks for each, and how long the exchange took.
+	Times() []uint64
+	Agree(largest []uint64, nanoseconds uint64)
+}
+
+// Turn says how a call runs.
+type Turn struct {
+	Algorithm int
+	Agree     bool   // not before the ranks have exchanged Times; then Turn is asked again
+	Trial     bool   // Took is called when it has ended
+	Until     uint64 // the number of the call before which all calls like this one run alike
+}
+
 // Options configures a Comm.
 type Options struct {
 	Name     string // of the group, for errors
@@ -54,6 +78,7 @@ type Options struct {
 	Doorbell *park.Doorbell
 	Planner  Planner
 	Keyed    Planner // of keyed calls, whose plans are made of messages; nil for none
+	Trials   Trials  // nil for none
 	Progress *Progress
 	Timeout  time.Duration // of calls that set none; 0 for none
 	FastBF16 bool          // use the kernels of kernel.Fast
@@ -131,6 +156,7 @@ func New(opts Options) (*Comm, error) {
 	}
 	c.run.programs = programs{planner: opts.Planner, fastBF16: opts.FastBF16, lastLevel: cacheShare(&opts),
 		room: c.run.windows.Room(), lows: map[planKey]*program.Lowered{}}
+	c.run.trials = opts.Trials
 	room := &c.run.programs.room
 	room.Rank, room.Ranks, room.Channels, room.Rotates = c.rank, c.size, opts.Channels, opts.Rotates
 	between := make([]transport.Channel, size)
@@ -244,6 +270,9 @@ func (c *Comm) RunSlice(call *Call, d time.Duration) (*Op, error) {
 		if alone && call.Coll.Valid() {
 			if p := c.run.programs.known(call); p != nil {
 				seq, w := c.colls.Add(1), waiter{} // filled field by field: otherwise it is copied
+				if seq >= p.until {
+					return c.runAgain(call, seq, d)
+				}
 				w.comm, w.limit, w.note, w.unnoted, w.seq = c, d, c.reserve(), true, seq
 				if !p.short {
 					w.noteNow(call)
@@ -291,7 +320,7 @@ func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*
 		return c.runMessage(call, note, d)
 	}
 	if alone {
-		return c.runAlone(call, note, d)
+		return c.runAlone(call, note, c.number(call), d)
 	}
 	op := newOp(c, call, note)
 	op.notify = d > 0 // the caller may get the Op
@@ -305,6 +334,13 @@ func (c *Comm) runOther(call *Call, note uint64, d time.Duration, alone bool) (*
 	}
 	op.Free()
 	return nil, err
+}
+
+// runAgain is Run for a call whose program is kept but not to be used without asking (Trials).
+func (c *Comm) runAgain(call *Call, seq uint64, d time.Duration) (*Op, error) {
+	note := c.reserve()
+	c.fill(note, call, seq)
+	return c.runAlone(call, note, seq, d)
 }
 
 // goOn is the rest of Run after try. It releases the lock.
@@ -329,7 +365,7 @@ func (c *Comm) postKnown(call *Call, note uint64) *Op {
 	c.take() // operations posted earlier
 	seq := c.number(call)
 	op := ops.Get().(*Op)
-	alone := c.head == nil
+	alone := c.head == nil && seq < p.until
 	var err error
 	if alone {
 		var ended bool
@@ -373,9 +409,9 @@ func (c *Comm) queueInFlight(op *Op, err error) {
 // runAlone is Run if nothing else is posted. The thread holds the lock and keeps it until the
 // operation has ended or d is over, so the operation is never in the list of posted operations, and
 // until then no other thread waits for it.
-func (c *Comm) runAlone(call *Call, note uint64, d time.Duration) (*Op, error) {
+func (c *Comm) runAlone(call *Call, note, seq uint64, d time.Duration) (*Op, error) {
 	op := c.alone
-	op.set(c, call, note, c.number(call))
+	op.set(c, call, note, seq)
 	c.queue(op)
 	return c.driveAlone(op, &waiter{comm: c, limit: d})
 }

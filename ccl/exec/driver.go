@@ -45,6 +45,9 @@ func (c *Comm) advance() bool {
 			}
 			break
 		}
+		if c.run.timed {
+			c.run.endTrial(s)
+		}
 		c.pop()
 		c.end(op, err)
 	}

@@ -15,9 +15,10 @@ import (
 const MaxCounted = 16 << 30
 
 // exchange is the first phase of an operation that needs the lengths of other ranks' blocks: an
-// all_gather of the lengths that each rank knows.
+// all_gather of the lengths that each rank knows. Or the ranks tell each other how long trials took
+// (trial.go), as numbers in place of the lengths.
 type exchange struct {
-	after *program.Lowered // the program that follows
+	after *program.Lowered // the program that follows; nil after times
 	program.Lengths
 	own      []uint64
 	call     Call // the all_gather
@@ -27,20 +28,11 @@ type exchange struct {
 // beginCounts begins the exchange of lengths that precedes low.
 func (r *runner) beginCounts(op *Op, low *program.Lowered) error {
 	x, call := &r.exchange, &op.call
-	x.Row = 1
+	row := 1
 	if call.Coll == dtype.AllToAll {
-		x.Row = r.links.Size()
+		row = r.links.Size()
 	}
-	gather, err := r.programs.lowered(r.programs.planner, dtype.AllGather, 0, int64(r.links.Size())*int64(x.Row)*8)
-	if err != nil {
-		return err
-	}
-	if gather.Counts {
-		return fault.New(fault.NotSupported,
-			"plan %s of all_gather cannot exchange the lengths of blocks, since it asks for them itself",
-			gather.Name)
-	}
-	x.Matrix, x.own = program.Resized(x.Matrix, r.links.Size()*x.Row), program.Resized(x.own, x.Row)
+	x.own = program.Resized(x.own, row)
 	switch call.Coll {
 	case dtype.AllToAll:
 		for i, b := range call.In {
@@ -51,6 +43,24 @@ func (r *runner) beginCounts(op *Op, low *program.Lowered) error {
 	default:
 		x.own[0] = uint64(call.Out[0].Count)
 	}
+	x.after, x.typeSize = low, call.Type.Size()
+	return r.beginExchange(op, low.Hash)
+}
+
+// beginExchange begins the exchange of the numbers in own.
+func (r *runner) beginExchange(op *Op, hash uint16) error {
+	x := &r.exchange
+	x.Row = len(x.own)
+	gather, err := r.programs.lowered(r.programs.planner, dtype.AllGather, 0, int64(r.links.Size())*int64(x.Row)*8)
+	if err != nil {
+		return err
+	}
+	if gather.Counts {
+		return fault.New(fault.NotSupported,
+			"plan %s of all_gather cannot exchange the lengths of blocks, since it asks for them itself",
+			gather.Name)
+	}
+	x.Matrix = program.Resized(x.Matrix, r.links.Size()*x.Row)
 	x.call.Coll, x.call.Type = dtype.AllGather, dtype.U64
 	x.call.In = append(x.call.In[:0], Block{Ptr: addressOf(x.own), Count: x.Row})
 	x.call.Out = x.call.Out[:0]
@@ -66,8 +76,7 @@ func (r *runner) beginCounts(op *Op, low *program.Lowered) error {
 			"plan %s of all_gather cannot exchange the lengths of blocks: it has too many chunks of a window",
 			gather.Name)
 	}
-	x.after, x.typeSize = low, call.Type.Size()
-	print := fingerprint.Of(call, low.Hash^gather.Hash)
+	print := fingerprint.Of(&op.call, hash^gather.Hash)
 	print.Phase = fingerprint.PhaseCounts
 	p.fingerprint = print.Meta(0)
 	f := &r.frame
@@ -82,6 +91,9 @@ func (r *runner) beginCounts(op *Op, low *program.Lowered) error {
 func (r *runner) counted(f *frame) (status, error) {
 	x, op := &r.exchange, f.op
 	low := x.after
+	if low == nil {
+		return r.timesCame(f)
+	}
 	total, err := x.total()
 	if err == nil {
 		err = r.checkCounts(op)

@@ -32,7 +32,8 @@ type member struct {
 	window   *mem.Window // nil where ranks share no memory
 	arena    *mem.Arena  // registered memory, nil for none
 	control  *exec.Control
-	keyed    exec.Planner                     // nil for no keyed calls
+	keyed    exec.Planner // nil for no keyed calls
+	trials   exec.Trials
 	hears    sync.RWMutex                     // held while it handles a control message
 	deaf     bool                             // it handles none
 	on       *topo.Group                      // nil if that is unknown
@@ -164,7 +165,7 @@ func (m *member) comm(t testing.TB, rank int, planner exec.Planner) *exec.Comm {
 	c, err := exec.New(exec.Options{
 		Name: "test", Control: m.control, Group: m.on, WarnAfter: after, Warn: m.warn,
 		Rank: rank, Links: m.links, Pollers: m.pollers, Doorbell: m.doorbell, Planner: planner, Keyed: m.keyed,
-		Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute, Rotates: true,
+		Trials: m.trials, Window: m.window, Arena: m.arena, Progress: m.progress, Timeout: time.Minute, Rotates: true,
 		Cache: topo.Cache{Bytes: int64(rank % 2), Processors: []int{0}},
 	})
 	require.NoError(t, err)

@@ -24,6 +24,9 @@ type runner struct {
 	programs programs
 	frame    frame
 	exchange exchange
+	trials   Trials // nil for none
+	timed    bool   // the operation in flight is a trial
+	began    int64  // when its program did, or the exchange of times
 	calls    blame.Calls
 	blame    blame.Detector
 	fence    park.Fence

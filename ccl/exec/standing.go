@@ -156,7 +156,7 @@ func (op *Op) unended() blame.Operation {
 		}
 	case op == f.op:
 		u.Waits, u.Where = op.comm.run.awaited()
-		u.Counting = f.counting
+		u.Exchange = op.comm.run.exchanged()
 	case f.op != nil:
 		u.Else = fmt.Sprintf("behind %s, which has not ended", f.op.describe())
 	default:

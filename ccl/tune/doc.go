@@ -2,7 +2,8 @@
 //
 // The ranks of a group must choose the same algorithm, so the choice is a pure function of values
 // on which they have agreed: what the group runs on (topo.Group), and what the user wants (Wishes).
-// Measurements of a rank while the group runs never change it.
+// Measurements of a rank while the group runs never change it; where trials do (package online),
+// the ranks have agreed on their times.
 //
 // # Tables
 //

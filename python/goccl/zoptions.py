@@ -57,8 +57,9 @@ class Options(Settings):
         debug_format: Form of these lines. text: time, host, process, level, rank, group, message (docs/launch.md
             has an expression that takes them apart). json: an object a line, with the same. The first group of a
             process decides. (``GOCCL_DEBUG_FORMAT``, default text)
-        determinism: 2: the same bits on every rank and in every run. 3: also independent of message size and bucket
-            split. 4: also of the algorithm. (``GOCCL_DETERMINISM``, default 2)
+        determinism: 1: the same bits on every rank; GOCCL_TUNE=online may then give a sum other bits than another
+            run has. 2: also the same in every run. 3: also independent of message size and bucket split. 4: also of the
+            algorithm. (``GOCCL_DETERMINISM``, default 2)
         fast_bf16: 1: where the CPUs of all ranks have AVX512_BF16, sums of bf16 use its conversions, which make
             subnormal results zero; see docs/dtypes.md for what that gains. (``GOCCL_FAST_BF16``, default 0)
         futures: What get_future() of an operation on CPU tensors gives. callbacks: a future that completes when the
@@ -147,7 +148,11 @@ class Options(Settings):
             interface need be up, with tcp there is no unix socket but that of GOCCL_TOP. With auto, a host with no
             active network interface uses shared memory only. (``GOCCL_TRANSPORT``, default auto)
         tune: File with a table of which algorithm was fastest where, as ``goccl tune measure`` writes it; its rows
-            come before those of the library. GOCCL_ALGO wins over it. (``GOCCL_TUNE``)
+            come before those of the library. GOCCL_ALGO wins over it. online: the first calls of a size try the two or
+            three algorithms that are nearest, and keep the fastest (docs/predict.md); online,FILE: but for calls that a
+            row of FILE is for. A file with that name is ./online. (``GOCCL_TUNE``)
+        tune_output: File in which rank 0 keeps, as rows of a table, what has won with GOCCL_TUNE=online.
+            (``GOCCL_TUNE_OUTPUT``)
         verify: tested: plans of your own, and all plans of groups of more than 64 ranks, are proven in the form
             that runs, before their first use; other algorithms of the library run as its tests have proven them. What
             is too large to be proven in a few seconds runs all the same, and a WARN names it. always: each plan is
@@ -203,6 +208,7 @@ class Options(Settings):
     topo: str | None = None
     transport: str | None = None
     tune: str | None = None
+    tune_output: str | None = None
     verify: str | None = None
     warn_after: timedelta | float | str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

@@ -32,7 +32,7 @@ type Operation struct {
 	Waits    []int    // the ranks that it waits for
 	Where    []string // how far it has come with each of them
 	Else     string   // what keeps it if it waits for none
-	Counting bool     // it exchanges the lengths of blocks
+	Exchange string   // what the ranks tell each other before it begins; "" when it has begun
 }
 
 // TimedOut returns the error of an operation that is past its deadline. It names the ranks that are
@@ -51,8 +51,8 @@ func (q *Inquiry) TimedOut(op *Operation) *fault.Error {
 		}
 		e.Text += q.alike(op)
 	}
-	if op.Counting {
-		e.Text += ", while the lengths of blocks were exchanged"
+	if op.Exchange != "" {
+		e.Text += ", while " + op.Exchange + " were exchanged"
 	}
 	return e
 }

@@ -81,7 +81,7 @@ func TestVerdict(t *testing.T) {
 			answers: [4]*Standing{nil, {}, {}, {}}, text: "no such message has come from any rank",
 		},
 		"lengths are exchanged": {
-			op:      Operation{Name: name, Seq: 5, Else: "it does not end", Counting: true},
+			op:      Operation{Name: name, Seq: 5, Else: "it does not end", Exchange: "the lengths of blocks"},
 			answers: [4]*Standing{nil, in(5, name), in(5, name), in(5, name)},
 			text:    "it does not end, while the lengths of blocks were exchanged",
 		},

@@ -31,7 +31,7 @@ type Fields struct {
 	Hash  uint16
 }
 
-// PhaseCounts is the phase in which the lengths of blocks are exchanged.
+// PhaseCounts is the phase in which the lengths of blocks, or the times of trials, are exchanged.
 const PhaseCounts = 0
 
 // PhaseOf returns the phase of a piece of an operation: 1, 2, … 255, 1, …
@@ -168,7 +168,11 @@ func (f *Fields) Describe(bytes int) string {
 		s += fmt.Sprintf(", root %d", f.Root)
 	}
 	if f.Phase == PhaseCounts {
-		s += ", exchanging lengths"
+		what := "times of trials"
+		if f.Coll == dtype.AllToAll || f.Coll == dtype.Gather || f.Coll == dtype.Scatter {
+			what = "lengths"
+		}
+		s += ", exchanging " + what
 	}
 	if bytes != NoLength {
 		s += fmt.Sprintf(" (message of %d bytes)", bytes)

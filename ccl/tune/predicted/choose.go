@@ -1,6 +1,7 @@
 package predicted
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -40,7 +41,7 @@ type Chooser struct {
 
 	mu    sync.Mutex
 	among *Predictor // of the hosts; nil if it predicts nothing
-	names map[question]string
+	known map[question]answer
 }
 
 type question struct {
@@ -49,13 +50,18 @@ type question struct {
 	usual string
 }
 
-// Among returns tune.Wishes.Among for a group, nil where its ranks have not said what their network
+type answer struct {
+	name string
+	all  []Prediction
+}
+
+// OfGroup returns the Chooser of a group, nil where its ranks have not said what their network
 // costs.
-func Among(group *topo.Group, channels int) func(tune.Call, string) string {
+func OfGroup(group *topo.Group, channels int) *Chooser {
 	if group.Network() == nil {
 		return nil
 	}
-	return NewChooser(group, group.Network(), group.Far(), channels).Choose
+	return NewChooser(group, group.Network(), group.Far(), channels)
 }
 
 // NewChooser returns a Chooser for the hosts of a group, whose messages cost what network says, and
@@ -63,7 +69,7 @@ func Among(group *topo.Group, channels int) func(tune.Call, string) string {
 // where far is nil, and for a network that cannot be: another rank may have said what it costs.
 // Messages are cut as this library cuts them. All ranks that give the same choose alike.
 func NewChooser(group *topo.Group, network, far *cost.Path, channels int) *Chooser {
-	c := &Chooser{costs: *cost.Usual(), channels: channels, names: map[question]string{}}
+	c := &Chooser{costs: *cost.Usual(), channels: channels, known: map[question]answer{}}
 	c.costs.Network = *network
 	if far != nil {
 		c.costs.Far = *far
@@ -85,14 +91,37 @@ func NewChooser(group *topo.Group, network, far *cost.Path, channels int) *Choos
 // Choose is tune.Wishes.Among. The first choice for a size, of those that are rounded to the same
 // power of two, takes some milliseconds, later ones a look-up.
 func (c *Chooser) Choose(call tune.Call, usual string) string {
-	switch call.Coll {
-	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
-	default:
-		return usual // a rank does not know the size, or there is none
-	}
-	if call.Bytes <= 0 || c.among == nil {
+	if !c.predicts(call) {
 		return usual
 	}
+	return c.answer(call, usual).name
+}
+
+// Prediction is what an algorithm takes.
+type Prediction struct {
+	Name    string
+	Seconds float64
+}
+
+// Predictions returns what all algorithms are predicted to take, the fastest first: in the mean of
+// a call alone and one among others. The arguments are those of Choose, and nil is returned where
+// Choose predicts nothing.
+func (c *Chooser) Predictions(call tune.Call, usual string) []Prediction {
+	if !c.predicts(call) {
+		return nil
+	}
+	return c.answer(call, usual).all
+}
+
+func (c *Chooser) predicts(call tune.Call) bool {
+	switch call.Coll {
+	case dtype.AllReduce, dtype.AllGather, dtype.ReduceScatter, dtype.Broadcast, dtype.Reduce:
+		return call.Bytes > 0 && c.among != nil
+	}
+	return false // a rank does not know the size, or there is none
+}
+
+func (c *Chooser) answer(call tune.Call, usual string) answer {
 	most := int64(mostBytes)
 	if len(c.on.Sites()) > 1 {
 		most = mostFar
@@ -101,37 +130,44 @@ func (c *Chooser) Choose(call tune.Call, usual string) string {
 	key := question{call.Coll, class, usual}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name, ok := c.names[key]
+	a, ok := c.known[key]
 	if !ok {
-		name = c.choose(call.Coll, max(1<<class, int64(elementBytes*c.on.Size())), usual)
-		c.names[key] = name
+		a = c.choose(call.Coll, max(1<<class, int64(elementBytes*c.on.Size())), usual)
+		c.known[key] = a
 	}
-	return name
+	return a
 }
 
 // elementBytes is the size of the elements of predicted calls.
 const elementBytes = 4
 
-// choose returns the algorithm that is predicted to be fastest.
-func (c *Chooser) choose(coll dtype.Collective, bytes int64, usual string) string {
+// choose finds the algorithm that is predicted to be fastest.
+func (c *Chooser) choose(coll dtype.Collective, bytes int64, usual string) (a answer) {
+	a.name = usual
 	p := c.among
 	best, ok := p.score(coll, usual, bytes)
 	if !ok {
-		return usual
+		return a
 	}
-	name := usual
+	a.all = append(a.all, Prediction{usual, best})
 	best /= better
-	for _, a := range c.candidates(coll) { // those that send messages can also be a level between hosts
-		made, err := a.OnHosts(plan.Spec{Coll: coll, Ranks: c.on.Size()}, c.on)
-		if a.Name == usual || a.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
+	for _, other := range c.candidates(coll) { // those that send messages can also be a level between hosts
+		made, err := other.OnHosts(plan.Spec{Coll: coll, Ranks: c.on.Size()}, c.on)
+		if other.Name == usual || other.Name == "hierarchical" || err != nil || made.Chans > c.channels ||
 			made.Needs&(plan.Gets|plan.Puts) != 0 {
 			continue
 		}
-		if seconds, ok := p.score(coll, a.Name, bytes); ok && seconds*shorter < best {
-			best, name = seconds, a.Name
+		seconds, ok := p.score(coll, other.Name, bytes)
+		if !ok {
+			continue
+		}
+		a.all = append(a.all, Prediction{other.Name, seconds})
+		if seconds*shorter < best {
+			best, a.name = seconds, other.Name
 		}
 	}
-	return name
+	slices.SortStableFunc(a.all, func(x, y Prediction) int { return cmp.Compare(x.Seconds, y.Seconds) })
+	return a
 }
 
 // candidates returns the algorithms of a collective, and where there are sites of several hosts a
@@ -151,7 +187,7 @@ func (c *Chooser) candidates(coll dtype.Collective) []algo.Algorithm {
 	return all
 }
 
-// score returns the time of a call alone, and of one among others, added up: where a network lets
+// score returns the mean of the time of a call alone, and of one among others: where a network lets
 // bursts through, calls that follow one another take what their bytes take, whatever the order of
 // the messages, and yet the fewer steps are better.
 func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) (seconds float64, ok bool) {
@@ -163,10 +199,10 @@ func (p *Predictor) score(coll dtype.Collective, algorithm string, bytes int64) 
 	if err != nil {
 		return 0, false
 	}
-	few, err := p.Call(coll, algorithm, bytes, elementBytes, scored)
-	among := (few*scored - first) / (scored - 1)
-	return alone + max(among, p.busiest), err == nil
+	few, err := p.Call(coll, algorithm, bytes, elementBytes, scoredCalls)
+	among := (few*scoredCalls - first) / (scoredCalls - 1)
+	return (alone + max(among, p.busiest)) / 2, err == nil
 }
 
-// scored is how many calls follow one another in a score.
-const scored = 3
+// scoredCalls is how many calls follow one another in a score.
+const scoredCalls = 3

@@ -116,6 +116,11 @@ func TestExplain(t *testing.T) {
 	out, err = run(t, strings.Fields("explain --ranks 2 --size 1M --op all_reduce")...)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^all_reduce +1048576 +two_shot_window +(measured|rule) `, out)
+	require.NotContains(t, out, "online")
+	t.Setenv("GOCCL_TUNE", "online")
+	out, err = run(t, strings.Fields("explain --ranks 2 --size 1M --op all_reduce")...)
+	require.NoError(t, err)
+	require.Contains(t, out, "GOCCL_TUNE=online: a group tries others, too")
 	_, err = run(t, strings.Fields("explain --ranks 2 --hosts 3")...)
 	require.ErrorContains(t, err, "--hosts 3: more than --ranks 2")
 }
