@@ -220,7 +220,8 @@ func Read(name string) (*File, error) {
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, mostFile))
-	f := &File{Costs: *Usual()} // what the file lacks
+	f := new(File)
+	f.Costs.Far = Usual().Far // files of older versions lack it
 	if err == nil {
 		err = json.Unmarshal(text, f)
 	}

@@ -3,6 +3,8 @@ package cost
 import (
 	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,4 +64,28 @@ func TestSlowest(t *testing.T) {
 	require.Equal(t, want, Slowest(a, b))
 	require.Equal(t, want, Slowest(b, a))
 	require.Equal(t, a, Slowest(a, a))
+}
+
+// What was written is read, also what is 0; what files of older versions lack is as usual.
+func TestRead(t *testing.T) {
+	made := &File{Format: Format, Host: &Part{Of: "a test"}, Costs: *Usual()}
+	made.Costs.Windows.Read.Miss, made.Costs.Copy.Far, made.Costs.Far.Latency = 0, 0, 0.25
+	text, err := json.Marshal(made)
+	require.NoError(t, err)
+	name := filepath.Join(t.TempDir(), "costs.json")
+	require.NoError(t, os.WriteFile(name, text, 0o600))
+	read, err := Read(name)
+	require.NoError(t, err)
+	require.Equal(t, made, read)
+
+	var older map[string]any
+	require.NoError(t, json.Unmarshal(text, &older))
+	delete(older["costs"].(map[string]any), "far")
+	text, err = json.Marshal(older)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, text, 0o600))
+	read, err = Read(name)
+	require.NoError(t, err)
+	require.Equal(t, Usual().Far, read.Costs.Far)
+	require.Equal(t, made.Costs.Memory, read.Costs.Memory)
 }
