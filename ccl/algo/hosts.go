@@ -78,7 +78,7 @@ func groupsOf(on *topo.Group) [][]int {
 	if on.Levels() {
 		return on.Hosts()
 	}
-	if sites := len(on.Sites()); len(on.Hosts()) > 1 && sites > 1 && sites < on.Size() {
+	if sites := len(on.Sites()); sites > 1 && sites < on.Size() {
 		return on.Sites()
 	}
 	return nil

@@ -79,8 +79,8 @@ func explain() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if costs.Network != nil {
-			wishes.Among = predicted.NewChooser(on, &costs.Costs.Network, nil, exec.PlanChannels).Choose
+		if between, far := costs.Paths(); between != nil {
+			wishes.Among = predicted.NewChooser(on, between, far, exec.PlanChannels).Choose
 		}
 		var rows []explained
 		for _, coll := range *colls {
